@@ -1,0 +1,51 @@
+# Everything a user or a contributor does, on a fresh Debian 12 with nothing but make and git.
+# Each target first installs what is missing (scripts/setup), which takes no time when nothing is.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+# One build after the other; ninja uses the cores.
+.NOTPARALLEL:
+
+# The program that `make run` uses.
+NOETL ?= build/release/noetl
+# Which files `make lint` gives to clang-tidy: all, or those that differ from the last commit.
+LINT_FILES ?= all
+
+.PHONY: help setup build run up test soak bench lint format clean
+
+help: ## print this list
+	@echo "noetl - durable workflows from YAML playbooks"
+	@echo
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 16
+
+setup: ## install missing Debian packages (asks sudo when not root)
+	@scripts/setup
+
+build: setup ## build the program: build/release/noetl
+	@scripts/build release
+
+run: build ## check the examples, then simulate each of them under faults
+	@scripts/run-examples $(NOETL)
+
+up: ## start server, worker and page (next milestone)
+	@echo "noetl up is not there yet: the server, the worker and the page come with the next milestone." >&2
+	@echo "Today you can check, format, test and simulate playbooks. Start with: make run" >&2
+	@exit 1
+
+test: setup ## all tests: release, sanitizers, a short fuzz run (under 15 minutes on 2 cores)
+	@scripts/test
+
+soak: setup ## the long tests: an hour of fuzzing, threads, more properties, planted bugs
+	@scripts/soak
+
+bench: build ## run the benchmarks
+	@scripts/bench
+
+lint: setup ## check format, clang-tidy and the rules of the tree (LINT_FILES=changed for a quick look)
+	@scripts/lint $(LINT_FILES)
+
+format: setup ## format the sources in place
+	@find src bench -name '*.h' -o -name '*.cc' | xargs clang-format-19 -i
+
+clean: ## remove everything that was built
+	@rm -rf build

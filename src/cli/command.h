@@ -1,0 +1,44 @@
+// The commands of the program: one table for dispatch, help and completion.
+//
+// Each command declares its options on a parser and gives back what to do with them. To add a
+// command, write its `Declare...` function and a line in commands.cc.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/console.h"
+
+namespace CLI {
+class App;
+}
+
+namespace noetl::cli {
+
+// Runs a command whose options have been read; gives the exit code.
+using Action = std::function<int(Console&)>;
+
+struct Command {
+  std::string_view name;
+  std::string_view summary;   // one line
+  std::string_view examples;  // shown below the options
+  Action (*declare)(CLI::App& app);
+};
+std::span<const Command> Commands();
+
+Action DeclareValidate(CLI::App& app);
+Action DeclareFormat(CLI::App& app);
+Action DeclareTest(CLI::App& app);
+Action DeclareGraph(CLI::App& app);
+Action DeclareSimulate(CLI::App& app);
+Action DeclareSchema(CLI::App& app);
+Action DeclareVersion(CLI::App& app);
+Action DeclareCompletion(CLI::App& app);
+
+// The whole program: arguments without the program's name, exit code back.
+int RunProgram(const std::vector<std::string>& arguments, Console& console);
+
+}  // namespace noetl::cli

@@ -1,0 +1,119 @@
+#include "cli/command.h"
+
+#include <array>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "base/text.h"
+
+namespace noetl::cli {
+namespace {
+
+constexpr std::array<Command, 8> kCommands = {{
+    {"validate", "report every problem of playbooks, with line, column and a way out",
+     "  noetl validate flow.yaml\n"
+     "  noetl validate --strict playbooks/\n"
+     "  cat flow.yaml | noetl validate - --json",
+     DeclareValidate},
+    {"fmt", "print playbooks in canonical form",
+     "  noetl fmt flow.yaml\n"
+     "  noetl fmt --write playbooks/\n"
+     "  noetl fmt --check playbooks/   # for CI: exit code 1 when a file differs",
+     DeclareFormat},
+    {"test", "run tests of playbooks that are written as text",
+     "  noetl test flow.test\n"
+     "  noetl test tests/",
+     DeclareTest},
+    {"graph", "draw the steps and arcs of a playbook",
+     "  noetl graph flow.yaml\n"
+     "  noetl graph flow.yaml --svg flow.svg",
+     DeclareGraph},
+    {"simulate", "run a playbook on a virtual clock under faults, once per seed",
+     "  noetl simulate flow.yaml --seeds 1..200\n"
+     "  noetl simulate flow.yaml --seeds 17            # one run again\n"
+     "  noetl simulate flow.yaml --set limit=3 --script answers.txt --json",
+     DeclareSimulate},
+    {"schema", "print the JSON schema of playbooks, for editors",
+     "  noetl schema > noetl-schema.json", DeclareSchema},
+    {"version", "print the version, the compiler and the build type", "  noetl version",
+     DeclareVersion},
+    {"completion", "print a completion script for a shell",
+     "  noetl completion bash > /etc/bash_completion.d/noetl\n"
+     "  source <(noetl completion zsh)\n"
+     "  noetl completion fish > ~/.config/fish/completions/noetl.fish",
+     DeclareCompletion},
+}};
+
+constexpr std::string_view kExitCodes =
+    "Exit codes: 0 done, 1 failed, 2 invalid playbook or wrong usage.";
+
+std::string Overview() {
+  std::string text =
+      "noetl - durable workflows from YAML playbooks\n\nUsage: noetl COMMAND "
+      "[OPTIONS]\n\nCommands:\n";
+  for (const Command& command : kCommands)
+    text += fmt::format("  {:<12}{}\n", command.name, command.summary);
+  return text +
+         fmt::format("\n`noetl COMMAND --help` tells more, with examples.\n{}\n", kExitCodes);
+}
+
+std::string HelpOf(const CLI::App& app, const Command& command) {
+  return fmt::format("{}\nExamples:\n{}\n\n{}\n", app.help(), command.examples, kExitCodes);
+}
+
+int UnknownCommand(const std::string& name, Console& console) {
+  std::vector<std::string_view> names = {"help"};
+  for (const Command& command : kCommands) names.push_back(command.name);
+  const auto near = NearestName(name, names);
+  console.Err(fmt::format(
+      "noetl: there is no command '{}'{}\n", name,
+      near ? fmt::format("; did you mean '{}'?", *near) : "; `noetl --help` lists them"));
+  return kExitInvalid;
+}
+
+int RunCommand(const Command& command, std::vector<std::string> arguments, Console& console) {
+  CLI::App app(std::string(command.summary), fmt::format("noetl {}", command.name));
+  app.get_formatter()->label("TEXT", "");
+  const Action action = command.declare(app);
+  try {
+    std::ranges::reverse(arguments);
+    app.parse(arguments);
+  } catch (const CLI::CallForHelp&) {
+    console.Out(HelpOf(app, command));
+    return kExitOk;
+  } catch (const CLI::ParseError& error) {
+    console.Err(fmt::format("noetl {}: {}\nSee `noetl {} --help`.\n", command.name, error.what(),
+                            command.name));
+    return kExitInvalid;
+  }
+  return action(console);
+}
+
+}  // namespace
+
+std::span<const Command> Commands() { return kCommands; }
+
+int RunProgram(const std::vector<std::string>& arguments, Console& console) {
+  if (arguments.empty()) {
+    console.Err(Overview());
+    return kExitInvalid;
+  }
+  std::string name = arguments[0];
+  std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+  if (name == "--version" || name == "-V") name = "version";
+  if (name == "--help" || name == "-h" || name == "help") {
+    if (rest.empty()) {
+      console.Out(Overview());
+      return kExitOk;
+    }
+    name = rest[0];
+    rest = {"--help"};
+  }
+  for (const Command& command : kCommands) {
+    if (command.name == name) return RunCommand(command, std::move(rest), console);
+  }
+  return UnknownCommand(name, console);
+}
+
+}  // namespace noetl::cli

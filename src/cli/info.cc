@@ -1,0 +1,34 @@
+// Commands that tell about the program itself.
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "base/json_io.h"
+#include "cli/command.h"
+#include "playbook/format.h"
+
+#ifndef NOETL_VERSION
+#error "the build gives NOETL_VERSION and NOETL_BUILD_TYPE to this file"
+#endif
+
+namespace noetl::cli {
+
+Action DeclareSchema(CLI::App&) {
+  return [](Console& console) {
+    console.Out(WriteJsonPretty(playbook::PlaybookSchema()) + "\n");
+    return kExitOk;
+  };
+}
+
+Action DeclareVersion(CLI::App&) {
+  return [](Console& console) {
+#ifdef __clang__
+    constexpr std::string_view kCompiler = "clang " __clang_version__;
+#else
+    constexpr std::string_view kCompiler = "g++ " __VERSION__;
+#endif
+    console.Out(fmt::format("noetl {} ({}, {})\n", NOETL_VERSION, kCompiler, NOETL_BUILD_TYPE));
+    return kExitOk;
+  };
+}
+
+}  // namespace noetl::cli
