@@ -1,5 +1,5 @@
-// The engine: events folded and decided per second, and a loop of a million items whose cost per item
-// and whose state must not grow.
+// The engine: events folded and decided per second, and a loop of a million items whose cost per
+// item and whose state must not grow.
 #include <ctime>
 #include <functional>
 

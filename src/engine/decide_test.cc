@@ -1,9 +1,10 @@
-// The decider on its own: what it asks for, what it bounds, what a clock does to it. Whole histories
-// are checked in sim/.
+// The decider on its own: what it asks for, what it bounds, what a clock does to it. Whole
+// histories are checked in sim/.
 #include "engine/decide.h"
 
 #include <functional>
 #include <map>
+#include <set>
 
 #include <gtest/gtest.h>
 

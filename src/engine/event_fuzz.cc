@@ -1,5 +1,6 @@
-// Any bytes as a log: each line that is an event row is folded. The fold must not crash on a foreign or
-// damaged log, its state must stay bounded by the log, and a snapshot of it must read back equal.
+// Any bytes as a log: each line that is an event row is folded. The fold must not crash on a
+// foreign or damaged log, its state must stay bounded by the log, and a snapshot of it must read
+// back equal.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,7 @@
 #include "engine/events.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "base/json_io.h"

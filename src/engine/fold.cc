@@ -24,7 +24,9 @@ std::int64_t CountOf(const Json& json) {
 }
 
 std::int64_t ElapsedMs(std::int64_t from_us, std::int64_t to_us) {
-  return (std::clamp(to_us, -kTimeMaxUs, kTimeMaxUs) - std::clamp(from_us, -kTimeMaxUs, kTimeMaxUs)) / 1'000;
+  return (std::clamp(to_us, -kTimeMaxUs, kTimeMaxUs) -
+          std::clamp(from_us, -kTimeMaxUs, kTimeMaxUs)) /
+         1'000;
 }
 
 StepState::Outcome OutcomeOf(std::string_view text) {

@@ -90,7 +90,7 @@ void ReportTemplate(BuildContext* context, const Node& leaf, std::string_view so
   std::string hint = Caret(source, error.offset);
   if (syntax) hint += "\n" + std::string(kRawHint);
   context->report.diagnostics()->Add(error.error.code, leaf.path, position,
-                                     fmt::format("{}: {} (in '{}')", leaf.path, error.error.message,
+                                     fmt::format("{}: {} (in {})", leaf.path, error.error.message,
                                                  ShowValue(StringNode(source, leaf))),
                                      std::move(hint));
 }

@@ -1,10 +1,11 @@
 // Random playbooks from a seed.
 //
 // A `Plan` is a small description of a playbook; `ToYaml` writes it as a document, so that tests go
-// through the real loader. What a tool answers is a pure function of the plan's seed and of (step, run,
-// index, frame), and conditions read only a step's own answer, its own counter or the workload. So in
-// an acyclic plan no outcome may depend on the order in which things happen. Cycles end because an arc
-// that leads back is only taken in the first runs of its step. Plain values; one thread.
+// through the real loader. What a tool answers is a pure function of the plan's seed and of (step,
+// run, index, frame), and conditions read only a step's own answer, its own counter or the
+// workload. So in an acyclic plan no outcome may depend on the order in which things happen. Cycles
+// end because an arc that leads back is only taken in the first runs of its step. Plain values; one
+// thread.
 #pragma once
 
 #include <cstdint>

@@ -81,7 +81,8 @@ PlainGraph::PlainGraph(const playbook::Playbook& playbook) {
   forward_ = Closure(forward);
   bool cycles = false;
   for (std::size_t i = 0; i < size; ++i) cycles = cycles || forward_[i][i];
-  if (cycles) {  // an irreducible graph: which of its arcs lead back is a choice, the engine's counts
+  // An irreducible graph: which of its arcs lead back is a choice, and the engine's counts.
+  if (cycles) {
     forward = none;
     for (const playbook::Step& step : playbook.steps) {
       for (std::size_t arc = 0; arc < step.arcs.size(); ++arc) {

@@ -1,9 +1,9 @@
 // The promises of the engine, checked on the log of a run while it grows.
 //
-// `Invariants` follows the log with a model of its own, which knows the playbook's graph but none of
-// the engine's code: which steps are open, which hold tokens, which commands are in flight. Each promise
-// (engine 9, I1 to I34 as far as they concern the pure core) is one function that fails with its name.
-// The state is compared with a replay that has no playbook. One run, one thread.
+// `Invariants` follows the log with a model of its own, which knows the playbook's graph but none
+// of the engine's code: which steps are open, which hold tokens, which commands are in flight. Each
+// promise (engine 9, I1 to I34 as far as they concern the pure core) is one function that fails
+// with its name. The state is compared with a replay that has no playbook. One run, one thread.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,10 @@
 // that both sides of most conditions are met. Immutable after learning; one thread a random source.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

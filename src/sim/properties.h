@@ -1,7 +1,8 @@
 // Histories of random playbooks: drives worlds in many orders and checks every promise.
 //
-// One `CheckPlan` runs a plan under several interleavings. A failure is a text that names the promise;
-// `Shrink` looks for the smallest plan that still fails. Everything follows from seeds. One thread.
+// One `CheckPlan` runs a plan under several interleavings. A failure is a text that names the
+// promise; `Shrink` looks for the smallest plan that still fails. Everything follows from seeds.
+// One thread.
 #pragma once
 
 #include <cstdint>

@@ -5,6 +5,7 @@
 #include "sim/properties.h"
 
 #include <unistd.h>
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -29,10 +30,12 @@ void NameCase(int signal) {
   std::raise(signal);
 }
 
-std::int64_t Factor() {
+// Playbooks a shard tries: NOETL_PROPERTY_FACTOR times the usual number, at least 20.
+std::int64_t PlaybookCount() {
   const char* text = std::getenv("NOETL_PROPERTY_FACTOR");
-  const std::int64_t factor = text ? std::atoll(text) : 1;
-  return factor > 0 ? factor : 1;
+  const double factor = text ? std::strtod(text, nullptr) : 1;
+  return std::max<std::int64_t>(
+      20, static_cast<std::int64_t>(static_cast<double>(kPlaybooks) * factor));
 }
 
 void CheckSeed(std::uint64_t seed, bool cyclic, const CheckOptions& options, CheckReport* total) {
@@ -55,7 +58,7 @@ class Properties : public testing::TestWithParam<int> {
 
   void CheckShard(bool cyclic) {
     CheckReport total;
-    const std::int64_t count = kPlaybooks * Factor();
+    const std::int64_t count = PlaybookCount();
     const std::int64_t first = GetParam() * count;
     for (std::int64_t i = 0; i < count && !HasFailure(); ++i) {
       CheckSeed(static_cast<std::uint64_t>(first + i), cyclic, {}, &total);
@@ -85,8 +88,7 @@ TEST(PropertiesOneSeed, Verbose) {
 // Many interleavings of few playbooks find what few of many do not.
 TEST(PropertiesDeep, FewPlaybooksInManyOrders) {
   CheckReport total;
-  for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(kPlaybooks * Factor()) / 20;
-       ++seed) {
+  for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(PlaybookCount()) / 20; ++seed) {
     CheckSeed(1'000'000 + seed, seed % 2 == 1, {.interleavings = 40}, &total);
     if (HasFailure()) break;
   }

@@ -1,6 +1,7 @@
 // The drive of a text test: what happens in which order.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

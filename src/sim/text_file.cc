@@ -1,5 +1,6 @@
 #include "sim/text_file.h"
 
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>

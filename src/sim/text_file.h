@@ -4,6 +4,7 @@
 // thread.
 #pragma once
 
+#include <expected>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,5 +1,6 @@
 #include "sim/text_script.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 

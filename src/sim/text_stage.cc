@@ -1,5 +1,7 @@
 #include "sim/text_stage.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/json_io.h"
