@@ -158,8 +158,7 @@ class Decider {
   class OwnBodies;
   class StateSteps;
 
-  // decide.cc: facts in, steps entered, the end of the run.
-  Status NextAction(bool* done);
+  // decide_facts.cc: facts from outside.
   Status ProcessInput();
   Status Process(const StartRequest& request);
   Status Process(const Event& event);
@@ -169,9 +168,15 @@ class Decider {
   Status Process(const ReissueFact& fact);
   Status Process(const CancelFact& fact);
   Status Process(const FinalizeFact& fact);
+  Result<Json> InitialWorkload(const StartRequest& request) const;
   void Replace(std::vector<Input> facts);
   Status Park(const Command& command, Event event);
   Status MissDeadline(const Timer& timer);
+  Event FailedCommand(const Command& command, std::string_view kind, std::string_view code,
+                      const std::string& error) const;
+
+  // decide.cc: what comes next, who may enter, the end of the run.
+  Status NextAction(bool* done);
   std::vector<const Step*> OpenSteps() const;
   int NextAdmissible() const;
   bool JoinIsReady(const StepState& step, int index) const;

@@ -61,6 +61,9 @@ class Decider::OwnBodies : public Bodies {
   mutable std::size_t merged_rows_ = 0;
 };
 
+// The smallest result an event may have.
+inline Json StatusResult(std::string_view status) { return Json::Object({{"status", status}}); }
+
 inline bool NeedsReference(const Error& error) { return error.code == "needs_reference"; }
 
 // "noetl://execution/<id>/loop/<step>/<run>"

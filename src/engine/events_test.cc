@@ -4,16 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "base/json_io.h"
+#include "base/testing.h"
 
 namespace noetl::engine {
 namespace {
-
-Json Parse(std::string_view text) {
-  Result<Json> parsed = ParseJson(text);
-  EXPECT_TRUE(parsed.has_value()) << text;
-  return parsed ? *parsed : Json();
-}
 
 TEST(Events, EveryTypeIsReadByItsNameAndItsAliases) {
   for (const EventTypeInfo& info : EventTypes()) {

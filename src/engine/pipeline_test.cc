@@ -8,17 +8,12 @@
 #include <rapidcheck.h>
 
 #include "base/json_io.h"
+#include "base/testing.h"
 
 namespace noetl::engine {
 namespace {
 
 using playbook::Profile;
-
-Json Parse(std::string_view text) {
-  Result<Json> json = ParseJson(text);
-  EXPECT_TRUE(json.has_value()) << text;
-  return json.value_or(Json());
-}
 
 class MapBodies : public Bodies {
  public:

@@ -5,16 +5,11 @@
 #include <gtest/gtest.h>
 
 #include "base/json_io.h"
+#include "base/testing.h"
 #include "engine/render.h"
 
 namespace noetl::engine {
 namespace {
-
-Json Parse(std::string_view text) {
-  Result<Json> json = ParseJson(text);
-  EXPECT_TRUE(json.has_value()) << text;
-  return json.value_or(Json());
-}
 
 class MapSteps : public StepSource {
  public:

@@ -5,16 +5,11 @@
 #include <gtest/gtest.h>
 
 #include "base/json_io.h"
+#include "base/testing.h"
 #include "base/sha256.h"
 
 namespace noetl::engine {
 namespace {
-
-Json Parse(std::string_view text) {
-  Result<Json> parsed = ParseJson(text);
-  EXPECT_TRUE(parsed.has_value()) << text;
-  return parsed ? *parsed : Json();
-}
 
 TEST(Summary, SmallValuesStayReadable) {
   const std::pair<std::string_view, std::string_view> rows[] = {
