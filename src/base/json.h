@@ -1,9 +1,9 @@
 // The one value type for events, templates and state.
 //
-// A `Json` is immutable and structurally shared: copying one costs a reference count, "changing" one
-// (`With`, `Without`, `Append`) makes a new node that shares all children with the old. Objects keep
-// the order in which their members were written. Strings of up to 14 bytes live inside the value.
-// Safe to read from many threads; reference counts are atomic.
+// A `Json` is immutable and structurally shared: copying one costs a reference count, "changing"
+// one (`With`, `Without`, `Append`) makes a new node that shares all children with the old. Objects
+// keep the order in which their members were written. Strings of up to 14 bytes live inside the
+// value. Safe to read from many threads; reference counts are atomic.
 //
 // Parsing and writing are in json_io.h.
 #pragma once

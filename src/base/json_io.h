@@ -18,7 +18,7 @@ namespace noetl {
 // cannot fail write null for a container below the deepest level.
 inline constexpr std::size_t kJsonDepthMax = 127;
 
-// How number literals become values (replay.md 2.2, 4.5).
+// How number literals become values.
 enum class JsonNumbers {
   // Integers that fit 64 bits stay integers, everything else is the nearest double; "-0" is -0.0.
   kTyped,
@@ -32,8 +32,8 @@ enum class JsonNumbers {
 // "json_depth". The last of duplicate keys wins. Rejects invalid UTF-8 and lone surrogates.
 Result<Json> ParseJson(std::string_view text, JsonNumbers numbers = JsonNumbers::kTyped);
 
-// Compact JSON, members in insertion order, non-ASCII raw, doubles shortest round-trip with ".0" when
-// integral. Infinity and NaN are written as null.
+// Compact JSON, members in insertion order, non-ASCII raw, doubles shortest round-trip with ".0"
+// when integral. Infinity and NaN are written as null.
 std::string WriteJson(const Json& value);
 void AppendJson(std::string& out, const Json& value);
 // Indented by `indent` spaces a level, for people.
@@ -47,7 +47,7 @@ Result<std::string> WriteStoredJson(const Json& value);
 // Replaces U+0000 in every string (keys too) by U+FFFD. `replaced` counts them.
 Json ReplaceNul(const Json& value, std::size_t* replaced = nullptr);
 
-// The forms that are hashed (replay.md 4): members sorted by key bytes.
+// The forms that are hashed: members sorted by key bytes.
 std::string CanonicalJson(const Json& value);
 std::string CanonicalJsonFlat(const Json& value);
 

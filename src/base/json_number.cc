@@ -79,7 +79,7 @@ bool Push(std::uint64_t& significand, char digit) {
   return true;
 }
 
-// The historical conversion (replay.md 4.5): one rounding of the significand, one of the power.
+// The historical conversion: one rounding of the significand, one of the power.
 std::optional<double> StrictDouble(const Literal& parts) {
   std::uint64_t significand = 0;
   std::int64_t exponent = 0;

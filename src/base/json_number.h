@@ -26,7 +26,7 @@ std::size_t NumberLength(std::string_view text);
 // Converts a whole literal. kSyntax: not a number of JSON. kOverflow: no finite double.
 ParsedNumber ParseNumber(std::string_view literal, JsonNumbers numbers);
 
-// How doubles are spelled (replay.md 4.4, 4.7, decisions 1.15).
+// How doubles are spelled.
 enum class DoubleForm {
   kTyped,   // positional for exponents -5..15, else "1e+16", "1e-6"
   kFlat,    // positional for exponents -4..15, else "1e+16", "1e-06"

@@ -1,8 +1,8 @@
 // Errors that can happen are values.
 //
-// `Result<T>` holds a T or an `Error`. An error has a short code that programs test for (each module
-// documents its own, for example "E410" or "needs_reference") and a message that tells a user what
-// was wrong, where, and what to do. Exceptions never cross a module border.
+// `Result<T>` holds a T or an `Error`. An error has a short code that programs test for (each
+// module documents its own, for example "E410" or "needs_reference") and a message that tells a
+// user what was wrong, where, and what to do. Exceptions never cross a module border.
 #pragma once
 
 #include <expected>

@@ -15,7 +15,8 @@ std::optional<std::string> NearestName(std::string_view word,
 std::optional<std::string> NearestName(std::string_view word,
                                        std::span<const std::string> candidates);
 
-// "90s", "1.5m", "2h", "250ms", "1d" or a bare number of seconds, in milliseconds. nullopt: not a duration.
+// "90s", "1.5m", "2h", "250ms", "1d" or a bare number of seconds, in milliseconds. nullopt: not a
+// duration.
 std::optional<std::int64_t> ParseDurationMs(std::string_view text);
 
 // Whether the text is valid UTF-8; the offset of the first bad byte otherwise.

@@ -10,7 +10,7 @@
 
 namespace noetl::cli {
 
-// Exit codes (decisions 12.1).
+// Exit codes.
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitInvalid = 2;  // an invalid playbook, or usage

@@ -1,9 +1,14 @@
 // The context that a command carries: written by the server, read by the worker.
 //
-// {"tool_config": rendered fields (or the task list of a pipeline), "args": step input and arc args,
-//  "iteration"?: {iterator, item, index, total, frame?}, "render_context"?: {workload, ctx, steps,
-//  identity}, "output"?, "retype"?, "idempotency_key", "deferred"?: paths in tool_config that hold
-//  templates for the worker}. A render_context over the budget is {"__context_ref__", "__context_bytes__"}.
+// A JSON map with these members; those with "?" may be absent:
+//   tool_config       rendered fields of a tool, or the task list of a pipeline
+//   args              step input and arc args
+//   iteration?        {iterator, item, index, total, frame?}
+//   render_context?   {workload, ctx, steps, identity}; over the budget it is stored and replaced by
+//                     {"__context_ref__", "__context_bytes__"}
+//   output?, retype?  storage hints of the step; legacy retyping of rendered text
+//   idempotency_key   the same for all attempts
+//   deferred?         paths in tool_config that hold templates for the worker
 #pragma once
 
 #include <map>
@@ -44,8 +49,8 @@ class CommandScope : public StepSource {
   std::unique_ptr<Scope> scope_;
 };
 
-// The config of a single tool with the fields that were left to the worker rendered, each once. What the
-// server rendered is data and is not looked at again.
+// The config of a single tool with the fields that were left to the worker rendered, each once.
+// What the server rendered is data and is not looked at again.
 Result<Json> RenderDeferred(const Json& context, const Scope& scope);
 
 }  // namespace noetl::engine

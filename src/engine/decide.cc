@@ -11,7 +11,8 @@ namespace noetl::engine {
 
 namespace {
 
-// Server ids may run ahead of the producer's by at most this much to stay above every id of the run.
+// Server ids may run ahead of the producer's by at most this much to stay above every id of the
+// run.
 constexpr std::int64_t kIdLeadMax = std::int64_t{1'000} << 22;
 
 }  // namespace
@@ -186,8 +187,8 @@ Status Decider::Decide() {
   return {};
 }
 
-// Does one thing. Each thing first evaluates all it needs and then writes, so that it can be started
-// again when a body has to be loaded.
+// Does one thing. Each thing first evaluates all it needs and then writes, so that it can be
+// started again when a body has to be loaded.
 Status Decider::NextAction(bool* done) {
   if (!inputs_.empty()) return ProcessInput();
   if (state_->terminal() || state_->status == State::Status::kNew) {
@@ -229,7 +230,8 @@ std::vector<const Decider::Step*> Decider::OpenSteps() const {
   return open;
 }
 
-// The lowest step in topological order that holds a token and waits for nobody; -1 when there is none.
+// The lowest step in topological order that holds a token and waits for nobody; -1 when there is
+// none.
 int Decider::NextAdmissible() const {
   if (state_->draining) return -1;
   int best = -1;
@@ -242,7 +244,8 @@ int Decider::NextAdmissible() const {
   return best;
 }
 
-// A join waits for every predecessor that has not arrived and can still be reached by something alive.
+// A join waits for every predecessor that has not arrived and can still be reached by something
+// alive.
 bool Decider::JoinIsReady(const StepState& step, int index) const {
   const playbook::Graph& graph = playbook_.graph;
   for (const int predecessor : graph.In(index)) {

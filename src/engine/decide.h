@@ -1,14 +1,15 @@
 // The decision: what follows from new facts.
 //
-// A `Decider` takes the facts that arrived for one run (worker events, a child's end, a due timer, a
-// cancel), folds each into the state together with what the playbook says follows from it, and collects
-// everything into one `Unit`. Every event goes through `Fold` at the moment it is made, so the state is the
-// fold of the log by construction.
+// A `Decider` takes the facts that arrived for one run (worker events, a child's end, a due timer,
+// a cancel), folds each into the state together with what the playbook says follows from it, and
+// collects everything into one `Unit`. Every event goes through `Fold` at the moment it is made, so
+// the state is the fold of the log by construction.
 //
-// Pure: ids, the time and stored bodies come in through `World`; no clock, no I/O, no randomness, no
-// hash order. Evaluating a template may need a stored body: then `Decide` fails with code
-// "needs_reference" and the reference as message; the caller makes the body available in `World::bodies`
-// and calls `Decide` again, which goes on where it stopped. Nothing is lost or done twice.
+// Pure: ids, the time and stored bodies come in through `World`; no clock, no I/O, no randomness,
+// no hash order. Evaluating a template may need a stored body: then `Decide` fails with code
+// "needs_reference" and the reference as message; the caller makes the body available in
+// `World::bodies` and calls `Decide` again, which goes on where it stopped. Nothing is lost or done
+// twice.
 //
 // A decider lives for one decision and owns nothing but its unit; one thread.
 #pragma once
@@ -35,8 +36,8 @@
 
 namespace noetl::engine {
 
-// Commands of one loop run that may be open at once, whatever the playbook asks for: each is held in
-// the state.
+// Commands of one loop run that may be open at once, whatever the playbook asks for: each is held
+// in the state.
 inline constexpr std::int64_t kInFlightMax = 10'000;
 // A unit with more events is closed early; `Unit::more` then asks for another decision at once.
 inline constexpr std::size_t kUnitEventsMax = 4'096;

@@ -425,7 +425,8 @@ Status Decider::FinishLoopIfDone(const Step& step) {
   return FinishRun(std::move(ending));
 }
 
-// {results, stats, count}; the list is inline when all of it fits the budget, else a reference to rows.
+// {results, stats, count}; the list is inline when all of it fits the budget, else a reference to
+// rows.
 Result<Json> Decider::LoopData(const Step& step, const Run& run) const {
   const bool cursor = run.kind == Run::Kind::kCursor;
   const std::int64_t total = cursor ? run.succeeded + run.failed : run.expected;

@@ -42,8 +42,8 @@ class Decider::StateSteps : public StepSource {
   std::shared_ptr<const StepResult> over_;
 };
 
-// Bodies that this unit itself will store, then those of the world. Rows of a loop that are still in
-// the unit are laid over the stored ones.
+// Bodies that this unit itself will store, then those of the world. Rows of a loop that are still
+// in the unit are laid over the stored ones.
 class Decider::OwnBodies : public Bodies {
  public:
   OwnBodies(const Unit& unit, const State& state, const Bodies* world)

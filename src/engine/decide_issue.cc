@@ -29,7 +29,8 @@ bool WaitsForChild(const Json& config) {
 
 }  // namespace
 
-// Makes at most one command for an open run that may have more. `issued` says that something was written.
+// Makes at most one command for an open run that may have more. `issued` says that something was
+// written.
 Status Decider::IssueFor(const Step& step, bool* issued) {
   const Run& run = OpenRun(step.name);
   if (state_->draining && !run.final) return {};

@@ -1,8 +1,8 @@
 // The event vocabulary and the event row.
 //
-// Every state change of a run is one event. The table below is the whole vocabulary: the name that is
-// written, the other spellings that are read, who may write it, and whether the fold looks at it.
-// Events are plain values.
+// Every state change of a run is one event. The table below is the whole vocabulary: the name that
+// is written, the other spellings that are read, who may write it, and whether the fold looks at
+// it. Events are plain values.
 #pragma once
 
 #include <cstdint>
@@ -76,11 +76,11 @@ struct Event {
   bool operator==(const Event&) const = default;
 };
 
-// The text id of the command an event speaks of: meta.command_id, else result.context.command_id, else
-// result.data.command_id.
+// The text id of the command an event speaks of: meta.command_id, else result.context.command_id,
+// else result.data.command_id.
 std::string_view CommandIdOf(const Event& event);
 
-// The key under which a repeated event is recognised (decisions 1.13). `claim_token` counts for claims.
+// The key under which a repeated event is recognised. `claim_token` counts for claims.
 std::string IdempotencyKey(const Event& event);
 
 // The row as JSON with the column names of the event table, and back. Reading checks types and the

@@ -167,7 +167,8 @@ class Folder {
     FollowRoute(step.name, run, route);
   }
 
-  // Closes the open run of a step with a result (null keeps the previous one) and follows the route.
+  // Closes the open run of a step with a result (null keeps the previous one) and follows the
+  // route.
   void Close(StepState& step, std::shared_ptr<const StepResult> result) {
     const std::int64_t run = step.open->number;
     const Json& route = meta_["route"];
@@ -329,8 +330,8 @@ class Folder {
     command->callback = meta_["callback"].AsBool();
   }
 
-  // Data that arrives after the end of its command still becomes the step's result; nothing is routed
-  // again.
+  // Data that arrives after the end of its command still becomes the step's result; nothing is
+  // routed again.
   void AttachLateResult() {
     StepState* step = state_.Find(event_.node_name);
     if (!step || step->awaits_data_of.empty() || step->awaits_data_of != CommandIdOf(event_))

@@ -1,9 +1,10 @@
 // The fold: the only code that changes a run's state.
 //
-// `Fold` applies one stored event to the state. It evaluates no template and reads no playbook: what
-// was decided is written in the event (`meta.route`, `meta.outcome`, step.enter's pinned collection).
-// So replaying a log gives the same state with any later version of the playbook or the engine. Duplicated and late
-// events change nothing. Pure; cost does not depend on the length of the log.
+// `Fold` applies one stored event to the state. It evaluates no template and reads no playbook:
+// what was decided is written in the event (`meta.route`, `meta.outcome`, step.enter's pinned
+// collection). So replaying a log gives the same state with any later version of the playbook or
+// the engine. Duplicated and late events change nothing. Pure; cost does not depend on the length
+// of the log.
 #pragma once
 
 #include <string>

@@ -1,10 +1,11 @@
 // The pipeline interpreter: an ordered list of tasks with policy rules, as a pure state machine.
 //
-// The worker drives it: `Next` says what to do (run a tool, sleep, or it is finished), the worker does
-// it and reports back. No clock, no I/O: delays are returned, durations and times are told. A pipeline
-// is made from the canonical task list that a command carries, compiles each template once, renders each
-// field once per run of its task, and keeps `_prev`, `results`, labels, `iter`, `step` and local
-// variables. Playbook-language 5. One thread; owns its data, refers to the scope it was given.
+// The worker drives it: `Next` says what to do (run a tool, sleep, or it is finished), the worker
+// does it and reports back. No clock, no I/O: delays are returned, durations and times are told. A
+// pipeline is made from the canonical task list that a command carries, compiles each template
+// once, renders each field once per run of its task, and keeps `_prev`, `results`, labels, `iter`,
+// `step` and local variables. Playbook-language 5. One thread; owns its data, refers to the scope
+// it was given.
 #pragma once
 
 #include <cstdint>
@@ -65,8 +66,8 @@ class Pipeline {
   };
   struct Finished {
     bool ok = true;
-    // ok: {label: payload} (or the bare payload when single) with `order`; not ok: labels so far plus
-    // failed_task.
+    // ok: {label: payload} (or the bare payload when single) with `order`; not ok: labels so far
+    // plus failed_task.
     Json data;
     Json order;  // list of labels in execution order; null when single or failed
     std::string error;
@@ -77,20 +78,22 @@ class Pipeline {
   };
   using Action = std::variant<RunTool, Sleep, Finished>;
 
-  // `config`: [{label: {kind, name?, input, set, spec: {policy: {rules}}, retry, timeout ...}}, ...]. Fails when a
-  // template or rule does not compile (the server checked them: this is for foreign configs).
-  // `scope` has the step's names bound (loop variables, arc args, step input); the pipeline adds its own.
+  // `config`: [{label: {kind, name?, input, set, spec: {policy: {rules}}, retry, timeout ...}},
+  // ...]. Fails when a template or rule does not compile (the server checked them: this is for
+  // foreign configs). `scope` has the step's names bound (loop variables, arc args, step input);
+  // the pipeline adds its own.
   static Result<Pipeline> Create(const Json& config, Options options, Scope* scope);
 
   Pipeline(Pipeline&&) noexcept;
   Pipeline& operator=(Pipeline&&) noexcept;
   ~Pipeline();
 
-  // The next action. After RunTool call Report, after Sleep call Next again, after Finished nothing.
-  // Fails only with "needs_reference": load the body into the scope's Bodies and call Next again.
+  // The next action. After RunTool call Report, after Sleep call Next again, after Finished
+  // nothing. Fails only with "needs_reference": load the body into the scope's Bodies and call Next
+  // again.
   Result<Action> Next();
-  // Reports how the tool that the last RunTool asked for ended. May fail with "needs_reference" as Next;
-  // then call Report again with the same outcome.
+  // Reports how the tool that the last RunTool asked for ended. May fail with "needs_reference" as
+  // Next; then call Report again with the same outcome.
   Status Report(const ToolOutcome& outcome);
 
  private:
@@ -99,7 +102,7 @@ class Pipeline {
   std::unique_ptr<Impl> impl_;
 };
 
-// Tool-internal retry (decisions 3.4 level 1, 3.5), shared by the pipeline and by single tools: whether
+// Tool-internal retry, shared by the pipeline and by single tools: whether
 // the run number `runs_done` that ended in `error` is followed by another, and after which delay.
 struct RetryDecision {
   bool again = false;

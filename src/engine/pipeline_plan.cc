@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 3> kTimeoutKeys = {"timeout", "timeout_se
                                                           "timeout_ms"};
 constexpr std::array<std::string_view, 5> kRuleSettings = {"attempts", "backoff", "delay",
                                                            "max_delay", "message"};
-// Bodies in other languages, where braces may mean something else (playbook-language 3.14).
+// Bodies in other languages, where braces may mean something else.
 constexpr std::array<std::string_view, 4> kForeignText = {"code", "cmds", "command", "script"};
 constexpr std::array<std::string_view, 4> kReadOnlyRoots = {"workload", "keychain", "output",
                                                             "event"};
@@ -125,7 +125,7 @@ Status Planner::AddFields(const Json& task, PlannedTask* planned) {
 }
 
 Result<expr::Tree> Planner::Compile(std::string_view field, const Json& source) {
-  // In v10 code is never rendered (decisions 2.18).
+  // In v10 code is never rendered.
   const bool verbatim = field == "code" && profile_ == playbook::Profile::kStrict;
   std::vector<expr::Tree::Problem> problems;
   expr::Tree tree =

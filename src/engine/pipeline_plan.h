@@ -1,7 +1,7 @@
 // The compiled form of a pipeline: tasks, policy rules, assignments. Private to the pipeline.
 //
 // Made once per command from the canonical task list, immutable afterwards. The shapes that rules
-// may be written in (playbook-language 5.4) end here: the interpreter sees one.
+// may be written in end here: the interpreter sees one.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ std::optional<std::int64_t> WholeNumber(const Json& value);
 std::optional<std::int64_t> TimeoutMs(const Json& declared);
 
 // Delay before retry number `retry` (from 1) of a policy rule with the rendered settings
-// {backoff, delay, max_delay}; a longer `retry_after` of the error wins (playbook-language 5.4).
+// {backoff, delay, max_delay}; a longer `retry_after` of the error wins.
 std::int64_t PolicyDelayMs(const Json& settings, int retry, const Json& error);
 
 }  // namespace noetl::engine

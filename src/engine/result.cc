@@ -17,7 +17,7 @@ constexpr std::array<std::pair<StepResult::Shape, std::string_view>, 4> kShapes 
 }};
 
 // Which errors may pass when the same call is made again, and the code of those that have one
-// code only (playbook-language 5.2).
+// code only.
 struct ErrorKind {
   std::string_view name;
   bool retryable = false;

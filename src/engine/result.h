@@ -1,7 +1,8 @@
 // What a step or task produced, and how templates see it.
 //
-// A tool result is the JSON that a worker reports. `StepResult` is what stays of a run after it ended;
-// the views below give templates the accessor rules of playbook-language 3.10. Immutable; any thread.
+// A tool result is the JSON that a worker reports. `StepResult` is what stays of a run after it
+// ended; the views below give templates its accessors: `S.f`, `S.data`, `S.results` ... Immutable;
+// any thread.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ namespace noetl::engine {
 class Bodies {
  public:
   virtual ~Bodies() = default;
-  // The body, nullptr when it was not loaded (the caller then reports "needs_reference"), or an error
-  // with code "REFERENCE_NOT_AVAILABLE" when it is known to be gone.
+  // The body, nullptr when it was not loaded (the caller then reports "needs_reference"), or an
+  // error with code "REFERENCE_NOT_AVAILABLE" when it is known to be gone.
   virtual Result<const Json*> Find(std::string_view ref) const = 0;
 };
 
@@ -59,7 +60,8 @@ Result<Json> PayloadOf(const StepResult& result, const Bodies* bodies);
 // The same for an event: the rows of a large loop stay a reference, so that nothing is loaded.
 Result<Json> RecordedPayloadOf(const StepResult& result, const Bodies* bodies);
 
-// The reference inside a value that is exactly {"_ref": "noetl://..."}; empty for every other value.
+// The reference inside a value that is exactly {"_ref": "noetl://..."}; empty for every other
+// value.
 std::string_view ReferenceOf(const Json& value);
 
 // A value that is stored elsewhere: `_ref` can be read without it, anything else needs its body.
@@ -71,7 +73,7 @@ expr::Value StepView(std::shared_ptr<const StepResult> result, const Bodies* bod
 // A task's payload inside its pipeline: `label.f`, `label.data.f`, http bodies fall through.
 expr::Value PayloadView(Json payload, std::string_view tool_kind);
 
-// {{ output }} at step and arc level (playbook-language 3.10, last paragraph).
+// {{ output }} at step and arc level.
 expr::Value StepOutputView(std::shared_ptr<const StepResult> result, const Bodies* bodies);
 
 // `output` of a policy rule: status is an alias string, `data` a payload view, other keys as given.
@@ -88,8 +90,8 @@ expr::Value TaskOutputView(const TaskEnvelope& envelope);
 // Status text with its other spelling: ok = success, error = failed.
 expr::Value StatusAlias(bool ok);
 
-// The error object of playbook-language 5.2 from what a worker reported: `info` when it is a map,
-// else one made from the text.
+// The error object {kind, retryable, code, message, ...} from what a worker reported: `info` when
+// it is a map, else one made from the text.
 Json ErrorObject(std::string_view text, const Json& info);
 
 }  // namespace noetl::engine

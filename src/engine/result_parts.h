@@ -16,7 +16,8 @@ inline bool IsLoop(StepResult::Shape shape) {
   return shape == StepResult::Shape::kLoop || shape == StepResult::Shape::kCursor;
 }
 
-// The reference in the place of a loop's list of results; beside it stand a count and the first element.
+// The reference in the place of a loop's list of results; beside it stand a count and the first
+// element.
 inline std::string_view LoopRowsRef(const Json& results) {
   return results.is_object() ? results["_ref"].AsString() : std::string_view();
 }

@@ -1,8 +1,8 @@
 // Names that templates can read, and where they come from.
 //
 // One scope class serves the server (over the folded state) and the worker (over the context that a
-// command carries). Lookup order is playbook-language 3.9. A scope refers to its sources and lives as
-// long as one evaluation or one command; one thread.
+// command carries). Lookup order: bound names, reserved roots, ctx keys, steps, workload keys. A
+// scope refers to its sources and lives as long as one evaluation or one command; one thread.
 #pragma once
 
 #include <cstdint>

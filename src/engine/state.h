@@ -1,9 +1,10 @@
 // The state of one run: what the fold of its log gives.
 //
-// The state holds what is needed to decide the next step and nothing that grows with the length of the
-// run: counters, open runs, commands in flight, tokens, and the last result of each step. Iteration
-// results live in rows outside; an index below `next_index` that is not in flight is done. It is a plain
-// value owned by one lane; snapshots are `ToJson`, and `FromJson(ToJson(s)) == s`.
+// The state holds what is needed to decide the next step and nothing that grows with the length of
+// the run: counters, open runs, commands in flight, tokens, and the last result of each step.
+// Iteration results live in rows outside; an index below `next_index` that is not in flight is
+// done. It is a plain value owned by one lane; snapshots are `ToJson`, and `FromJson(ToJson(s)) ==
+// s`.
 #pragma once
 
 #include <cstdint>
@@ -122,7 +123,7 @@ struct StepState {
   std::string awaits_data_of;
 };
 
-// Settings that can change a decision, pinned when the run starts (decisions 1.2).
+// Settings that can change a decision, pinned when the run starts.
 struct Semantics {
   bool strict = false;             // noetl.io/v10
   bool step_error_fails = false;   // NOETL_STEP_ERROR_FAILS
@@ -219,8 +220,8 @@ class State {
   std::set<std::string, std::less<>> token_steps_;
 };
 
-// Snapshot of a whole state with schema and checksum; reading one that does not verify is an error with
-// code "bad_snapshot" (the caller then replays the log).
+// Snapshot of a whole state with schema and checksum; reading one that does not verify is an error
+// with code "bad_snapshot" (the caller then replays the log).
 std::string WriteSnapshot(const State& state);
 Result<State> ReadSnapshot(std::string_view text);
 

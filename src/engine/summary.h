@@ -14,8 +14,9 @@ inline constexpr std::size_t kSummaryTextMax = 512;
 // Fields that the author selected are kept in full up to this many bytes together.
 inline constexpr std::size_t kSelectedBytesMax = 65'536;
 
-// A navigable summary: every map key as far as the budget goes, lists reduced to their first element,
-// long texts to {_len}, what is too deep or empty to {_count[, _keys]}; {_truncated: true} marks a cut.
+// A navigable summary: every map key as far as the budget goes, lists reduced to their first
+// element, long texts to {_len}, what is too deep or empty to {_count[, _keys]}; {_truncated: true}
+// marks a cut.
 Json Summarise(const Json& value);
 
 // The reference object of a stored result: {kind, ref, store, scope, meta, extracted, selected?}.

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "base/json_io.h"
-#include "base/testing.h"
 #include "base/sha256.h"
+#include "base/testing.h"
 
 namespace noetl::engine {
 namespace {

@@ -1,4 +1,4 @@
-// Operators on template values (playbook-language 3.1, 3.5).
+// Operators on template values.
 //
 // Pure functions over values and a runtime that is charged for the work. Views are read through
 // `Plain`, so any of these may fail with "needs_reference".

@@ -1,6 +1,6 @@
 // Tokens to statements and expressions.
 //
-// Recursive descent with one function a precedence level (playbook-language 3.1). Nesting is counted
+// Recursive descent with one function a precedence level. Nesting is counted
 // and bounded by kDepthMax, the number of nodes by kNodesMax: any input ends in a program or in a
 // `SyntaxError`, on a stack of known size. Names of filters, tests, functions and methods and their
 // keyword arguments are resolved here. One parser per compilation, one thread.

@@ -26,8 +26,8 @@ inline constexpr std::size_t kNamedArgumentsMax = 8;
 // For `Callable::max`: any number of values.
 inline constexpr int kAnyCount = 255;
 
-// One call at run time. `values` follows the parameter list of the row; `present` has a bit for each
-// of the first parameters that was given.
+// One call at run time. `values` follows the parameter list of the row; `present` has a bit for
+// each of the first parameters that was given.
 struct Call {
   Runtime& run;
   const Value& input;

@@ -1,9 +1,9 @@
 // What one evaluation carries around: the scope, local names and the budget.
 //
 // Every step of an evaluation is charged against one budget of operations; bytes and list elements
-// count in proportion, so time and memory are both bounded. Values that a template builds are bounded
-// in depth and in the size they would have when written out, because a shared list inside a list
-// inside a list grows exponentially on paper. One runtime per evaluation, one thread.
+// count in proportion, so time and memory are both bounded. Values that a template builds are
+// bounded in depth and in the size they would have when written out, because a shared list inside a
+// list inside a list grows exponentially on paper. One runtime per evaluation, one thread.
 #pragma once
 
 #include <cstdint>

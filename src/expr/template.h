@@ -4,9 +4,9 @@
 // may evaluate it. Evaluation is pure: names, the clock and the environment come from the `Scope`.
 // It is bounded (limits below); a template that exceeds a bound fails with E420.
 //
-// Compile-time codes: E400 unsupported statement, E401 unknown filter or test, E403 unknown function, E404
-// syntax. Run-time codes: E410 arithmetic on undefined, E411 wrong types, E412 other evaluation
-// error (division by zero, bad JSON), E420 limit, "needs_reference" (see value.h).
+// Compile-time codes: E400 unsupported statement, E401 unknown filter or test, E403 unknown
+// function, E404 syntax. Run-time codes: E410 arithmetic on undefined, E411 wrong types, E412 other
+// evaluation error (division by zero, bad JSON), E420 limit, "needs_reference" (see value.h).
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ class Scope {
   virtual Result<Value> Lookup(std::string_view name) const = 0;
   // UTC ISO-8601 for now(). nullopt: now() is not available here (E402 at run time).
   virtual std::optional<std::string> Now() const { return std::nullopt; }
-  // NOETL_TEMPLATE_RETYPE=legacy: rendered text that spells a number, a truth value, null or JSON becomes
-  // that value, as the original did.
+  // NOETL_TEMPLATE_RETYPE=legacy: rendered text that spells a number, a truth value, null or JSON
+  // becomes that value, as the original did.
   virtual bool RetypesText() const { return false; }
   // token(alias). Fails with E403 where tokens are not available.
   virtual Result<Value> Token(std::string_view alias) const;
@@ -58,12 +58,12 @@ class JsonScope : public Scope {
 
 // Where a template may differ by profile.
 struct Dialect {
-  // v2 accepts `.get()`, `.items()` and the other methods of decisions 2.6; v10 refuses them (E403).
+  // v2 accepts `.get()`, `.items()` and a few other methods; v10 refuses them (E403).
   bool methods = true;
 };
 
-// One path from a root name: "start.rows" has root "start" and path {"rows"}. A dynamic part or a call ends
-// the path and sets `open`.
+// One path from a root name: "start.rows" has root "start" and path {"rows"}. A dynamic part or a
+// call ends the path and sets `open`.
 struct RootPath {
   std::string root;
   std::vector<std::string> path;
@@ -85,7 +85,7 @@ struct Analysis {
   bool UsesRoot(std::string_view name) const;
 };
 
-// How text output of a template that is not a lone expression is treated (playbook-language 3.7).
+// How text output of a template that is not a lone expression is treated.
 enum class Output {
   kText,        // stays text
   kStructured,  // text that looks like a JSON list or map and parses becomes that value
@@ -100,7 +100,7 @@ class Template {
   };
   static std::expected<Template, CompileError> Compile(std::string_view source,
                                                        const Dialect& dialect = {});
-  // Compiles `source` as one expression without delimiters (playbook-language 4 rule 2).
+  // Compiles `source` as one expression without delimiters.
   static std::expected<Template, CompileError> CompileExpression(std::string_view source,
                                                                  const Dialect& dialect = {});
 

@@ -1,8 +1,8 @@
 // Compiled values: a JSON tree whose string leaves may be templates.
 //
-// Playbook fields (`input`, `set` values, tool fields) are trees of maps, lists, scalars and template
-// strings. `Tree` compiles every string once; rendering gives JSON. Parts without templates are
-// shared with the source value, not copied. Map keys are never rendered.
+// Playbook fields (`input`, `set` values, tool fields) are trees of maps, lists, scalars and
+// template strings. `Tree` compiles every string once; rendering gives JSON. Parts without
+// templates are shared with the source value, not copied. Map keys are never rendered.
 #pragma once
 
 #include <expected>
@@ -26,7 +26,8 @@ class Tree {
   // A tree that renders to null.
   Tree() = default;
 
-  // A problem in one leaf: where it is below this tree ("headers.Authorization", "[2].url") and what.
+  // A problem in one leaf: where it is below this tree ("headers.Authorization", "[2].url") and
+  // what.
   struct Problem {
     std::string path;
     std::string source;
@@ -61,7 +62,7 @@ class Tree {
   std::size_t leaves_ = 0;
 };
 
-// A `when`: absent, a literal, an expression or a template (playbook-language 4).
+// A `when`: absent, a literal, an expression or a template.
 class Condition {
  public:
   Condition() = default;  // absent: always true

@@ -2,9 +2,9 @@
 //
 // A template value is JSON plus three things JSON does not have: *undefined* (a name that leads
 // nowhere; it remembers which, for error messages), *views* (a step's result with accessor
-// fallbacks, resolved lazily) and *alias strings* (`event.name`, `output.status`: text that equals any of
-// several spellings). Cheap to copy. Immutable, except that a namespace() made inside a template may
-// be written by that template.
+// fallbacks, resolved lazily) and *alias strings* (`event.name`, `output.status`: text that equals
+// any of several spellings). Cheap to copy. Immutable, except that a namespace() made inside a
+// template may be written by that template.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ namespace noetl::expr {
 
 class Value;
 
-// A lazily read object. Implementations are immutable and outlive no evaluation by themselves: values
-// share ownership. A read may fail with code "needs_reference" and the reference as message: the
-// caller loads that body and evaluates again.
+// A lazily read object. Implementations are immutable and outlive no evaluation by themselves:
+// values share ownership. A read may fail with code "needs_reference" and the reference as message:
+// the caller loads that body and evaluates again.
 class View {
  public:
   virtual ~View() = default;
@@ -91,11 +91,11 @@ class Value {
       data_;
 };
 
-// Truth of a native value, playbook-language 4 rule 3 and 4.
+// Truth of a value in a condition.
 bool Truthy(const Value& value);
 // Whether text (trimmed, any case) is one of the false words of rule 4.
 bool TextIsFalse(std::string_view text);
-// The text form of playbook-language 3.6.
+// How a value reads inside text: "True", "50.0", "" for null, JSON for lists and maps.
 std::string TextForm(const Json& value);
 
 }  // namespace noetl::expr

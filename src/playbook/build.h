@@ -18,7 +18,7 @@
 
 namespace noetl::playbook {
 
-// Root names that a worker must be sent for the templates it renders (playbook-language 3.13).
+// Root names that a worker must be sent for the templates it renders.
 class RootCollector {
  public:
   // Collect every template, or only those the server leaves to the worker.

@@ -139,7 +139,7 @@ void BuildLoop(BuildContext* context, const Node& node, Step* step) {
   }
   CheckIterator(context, node, *step, &loop);
   CheckSource(context, node, *step, &loop);
-  // decisions 2.16
+  // On a loop step best_effort says the same as on_error: continue.
   if (step->best_effort && !report.strict()) loop.continue_on_error = true;
   step->loop = std::move(loop);
 }

@@ -1,4 +1,4 @@
-// Checking a task's policy rules (playbook-language 5.4).
+// Checking a task's policy rules.
 #include <algorithm>
 
 #include <fmt/format.h>

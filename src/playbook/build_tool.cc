@@ -10,7 +10,7 @@
 namespace noetl::playbook {
 namespace {
 
-// Text that looks like JSON becomes that value in these fields only (playbook-language 3.7).
+// Text that looks like JSON becomes that value in these fields only.
 constexpr std::string_view kStructured[] = {"input",  "payload", "json", "data",
                                             "params", "value",   "set",  "args"};
 constexpr std::string_view kNotFields[] = {"kind", "name",   "input", "set",
@@ -220,7 +220,7 @@ class ToolBuilder {
     return context_->default_timeout_ms;
   }
 
-  // decisions 13.7
+  // A password belongs into a credential: a warning in v2, an error in v10.
   void CheckPassword(const Node& map) {
     for (const auto& [key, value] : map.entries) {
       if (key.text == "auth" && value.is_map()) CheckPassword(value);

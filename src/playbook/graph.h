@@ -1,9 +1,9 @@
 // The static shape of a workflow: which arcs lead back, who joins where, what reaches what.
 //
-// Built once per playbook version and immutable. Steps are indices in document order. Back edges are
-// arcs whose target dominates their source (seen from the entry); in an irreducible graph also the
-// retreating edges of a depth-first walk in declared order. The rest, the forward arcs, is acyclic:
-// joins, admission order and dead branches are decided on it (engine 3.2, decisions 2.1).
+// Built once per playbook version and immutable. Steps are indices in document order. Back edges
+// are arcs whose target dominates their source (seen from the entry); in an irreducible graph also
+// the retreating edges of a depth-first walk in declared order. The rest, the forward arcs, is
+// acyclic: joins, admission order and dead branches are decided on it.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,9 @@ class StepSet {
 
 class Graph {
  public:
-  // `arcs[v]` are the targets of v's arcs in declared order; -1 is a sink (an `end` nobody declared).
-  // `entry` is the root; steps it does not reach are roots of their own, in document order.
+  // `arcs[v]` are the targets of v's arcs in declared order; -1 is a sink (an `end` nobody
+  // declared). `entry` is the root; steps it does not reach are roots of their own, in document
+  // order.
   static Graph Build(const std::vector<std::vector<int>>& arcs, int entry);
 
   int size() const { return static_cast<int>(in_.size()); }

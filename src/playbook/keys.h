@@ -31,10 +31,10 @@ struct Key {
   std::string_view values = {};  // allowed words, separated by '|'
 };
 
-// Places: "root", "metadata", "executor", "executor.spec", "keychain", "workbook", "step", "step.spec",
-// "step.spec.policy", "loop", "loop.spec", "loop.spec.policy", "loop.cursor", "loop.spec.frame", "next",
-// "next.spec", "arc", "tool" (fields common to all kinds), "tool.spec", "policy", "rule", "rule.then", "retry",
-// "output", "output.store", "admit", "admit.rule".
+// Places: "root", "metadata", "executor", "executor.spec", "keychain", "workbook", "step",
+// "step.spec", "step.spec.policy", "loop", "loop.spec", "loop.spec.policy", "loop.cursor",
+// "loop.spec.frame", "next", "next.spec", "arc", "tool" (fields common to all kinds), "tool.spec",
+// "policy", "rule", "rule.then", "retry", "output", "output.store", "admit", "admit.rule".
 std::span<const Key> KeysOf(std::string_view place);
 
 }  // namespace noetl::playbook

@@ -136,7 +136,7 @@ bool AreOpposite(std::string_view a, std::string_view b) {
   return false;
 }
 
-// The one word for all spellings of success and of failure (playbook-language 2.13).
+// The one word for all spellings of success and of failure.
 std::string_view OutcomeOf(std::string_view quoted) {
   static constexpr std::string_view kSuccess[] = {
       "'call.done'",         "'loop.done'", "'step.done'", "'step.exit'",

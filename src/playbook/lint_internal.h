@@ -17,7 +17,7 @@
 
 namespace noetl::playbook::lint {
 
-// Where a template is evaluated; the scopes are the rows of playbook-language 3.8.
+// Where a template is evaluated; each place has names of its own.
 enum class Place {
   kWorkload,
   kKeychain,

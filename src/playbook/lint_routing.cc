@@ -22,7 +22,7 @@ std::string SourceText(const expr::Condition& condition) {
 }
 
 // An arc that looks at how the step ended is considered after a failure, when unconditional arcs
-// are not (playbook-language 2.16).
+// are not.
 bool TestsTheOutcome(const expr::Condition& condition) {
   const expr::Template* compiled = condition.compiled();
   if (compiled == nullptr) return false;
@@ -151,7 +151,7 @@ std::vector<int> ShortestCycle(const std::vector<std::vector<int>>& arcs, int st
 }
 
 // No arc leaves the steps that can be entered again, none of their arcs has a condition, and no
-// admission rule can end the branch: only the cap on runs ends such a run (decisions 2.20).
+// admission rule can end the branch: only the cap on runs ends such a run.
 bool IsEndless(const Playbook& playbook, int start) {
   for (const Step& step : playbook.steps) {
     const bool inside =

@@ -27,8 +27,8 @@ inline constexpr int kParallelInFlightDefault = 100;
 // noetl.io/v2 keeps routing after a tool error; noetl.io/v10 fails the step.
 enum class Profile { kCompat, kStrict };
 
-// One `target: value` of a set block. In task sets a bare target is pipeline-local (kLocal); at step
-// and arc level bare means ctx. Dotted targets write nested maps.
+// One `target: value` of a set block. In task sets a bare target is pipeline-local (kLocal); at
+// step and arc level bare means ctx. Dotted targets write nested maps.
 struct Assignment {
   enum class Scope { kCtx, kIter, kStep, kLocal };
   Scope scope = Scope::kCtx;
@@ -120,7 +120,8 @@ struct Step {
   bool single = true;
   // Runs through the pipeline interpreter: a list, or a single tool with a policy.
   bool pipeline = false;
-  // [{label: {kind, name, input, set, spec, ...}}, ...] with canonical fields; null unless `pipeline`.
+  // [{label: {kind, name, input, set, spec, ...}}, ...] with canonical fields; null unless
+  // `pipeline`.
   Json pipeline_config;
   // The kind on the wire: the tool's own, or "task_sequence".
   std::string tool_kind;

@@ -1,8 +1,9 @@
 // YAML text to a tree that remembers where everything was.
 //
-// Built on yaml-cpp's event interface, because its own tree builder crashes on hostile input. Bounded:
-// size, depth, alias expansion. Anchors, aliases and merge keys are resolved here. Comments are kept
-// on the nodes they belong to, so that the formatter can put them back. Pure; any thread.
+// Built on yaml-cpp's event interface, because its own tree builder crashes on hostile input.
+// Bounded: size, depth, alias expansion. Anchors, aliases and merge keys are resolved here.
+// Comments are kept on the nodes they belong to, so that the formatter can put them back. Pure; any
+// thread.
 #pragma once
 
 #include <cstddef>

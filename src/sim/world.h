@@ -1,9 +1,9 @@
 // A whole system in one thread: runs, workers, messages and a clock, all virtual.
 //
-// The world keeps what a store would keep (logs, bodies, loop rows, timers), moves messages between the
-// engine and model workers, and decides nothing itself: every rule is the engine's. A driver says what
-// happens next, in order (text tests) or at random (properties), so one seed repeats one history.
-// Tools are answered by a `Tools` implementation. One thread.
+// The world keeps what a store would keep (logs, bodies, loop rows, timers), moves messages between
+// the engine and model workers, and decides nothing itself: every rule is the engine's. A driver
+// says what happens next, in order (text tests) or at random (properties), so one seed repeats one
+// history. Tools are answered by a `Tools` implementation. One thread.
 #pragma once
 
 #include <cstdint>
@@ -142,8 +142,8 @@ class World : public engine::Bodies {
   void Finalize(std::int64_t execution_id, bool completed, std::string error);
   void Callback(std::int64_t execution_id, engine::CallbackReport report);
 
-  // Does the first possible thing: messages, then held commands, then the oldest queued one, then sleep.
-  // False when nothing can happen any more.
+  // Does the first possible thing: messages, then held commands, then the oldest queued one, then
+  // sleep. False when nothing can happen any more.
   bool StepInOrder();
   // StepInOrder until nothing can happen or `actions` were done; false in the second case.
   bool RunInOrder(std::int64_t actions = 1'000'000);
