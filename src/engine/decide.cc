@@ -31,15 +31,17 @@ Result<const Json*> Decider::OwnBodies::Find(std::string_view ref) const {
   for (const StoredBody& stored : unit_.bodies) {
     if (stored.ref == ref) return &stored.body;
   }
-  for (const Event& event : unit_.events) {
-    if (event.type == EventType::kCommandIssued &&
-        ref == CommandRef(state_.execution_id, event.event_id)) {
-      return &event.context;
+  // Only references of the kind in question are compared: a unit may hold thousands of commands.
+  if (ref.find("/command/") != std::string_view::npos) {
+    for (const Event& event : unit_.events) {
+      if (event.type != EventType::kCommandIssued) continue;
+      if (ref == CommandRef(state_.execution_id, event.event_id)) return &event.context;
     }
-  }
-  for (const LoopRow& row : unit_.loop_rows) {
-    if (LoopRef(state_.execution_id, row.step, row.run) == ref)
+  } else if (ref.find("/loop/") != std::string_view::npos) {
+    for (const LoopRow& row : unit_.loop_rows) {
+      if (LoopRef(state_.execution_id, row.step, row.run) != ref) continue;
       return FindLoop(ref, row.step, row.run);
+    }
   }
   if (world_ == nullptr) return nullptr;
   return world_->Find(ref);
@@ -183,6 +185,7 @@ std::string Decider::StoreBody(std::string_view name, Json body) {
 // ---- the loop
 
 Status Decider::Decide() {
+  if (inputs_.empty()) routed_ = true;  // goes on with a unit that was closed early
   for (bool done = false; !done;) NOETL_TRY(NextAction(&done));
   return {};
 }
