@@ -66,7 +66,8 @@ std::string Decider::OutcomeOf(const Command& command, const Step& step, const R
 }
 
 Status Decider::EndCommand(const Command& ended, Event event) {
-  const Command command = ended;  // the fold below removes the original
+  // A copy, because the fold removes the original.
+  const Command command = ended;  // NOLINT(performance-unnecessary-copy-initialization)
   const Step& step = StepOf(command.step);
   cause_ = event.event_id;
   const Report report = ReadReport(command, event);

@@ -44,7 +44,7 @@ std::optional<Json> ToNumber(const Json& value) {
 }
 
 Result<Value> Int(Call& call) {
-  const Value fallback = call.Has(0) ? call.Arg(0) : Value(Json(0));
+  Value fallback = call.Has(0) ? call.Arg(0) : Value(Json(0));
   NOETL_ASSIGN(const Json value, call.input.Plain());
   const std::optional<Json> number = ToNumber(value);
   if (!number) return fallback;

@@ -16,7 +16,7 @@ constexpr std::size_t kShownBytesMax = 60;
 std::string_view Expected(KeyType type) {
   switch (type) {
     case KeyType::kAny: return "a value";
-    case KeyType::kString: return "a string";
+    case KeyType::kString:
     case KeyType::kText: return "a string";
     case KeyType::kBool: return "true or false";
     case KeyType::kInt: return "an integer";

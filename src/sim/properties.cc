@@ -313,7 +313,7 @@ Interleaving InterleavingOf(const Plan& plan, int n) {
       how.lose_workers = !first_only;
       how.unseen_claims = how.seed % 3 == 0;
       break;
-    case 3:
+    default:
       how.duplicates = how.lose_workers = how.snapshots = how.batches = true;
       how.late_data = how.seed % 2 == 0;
       how.stops = how.seed % 3 == 0;
@@ -381,7 +381,7 @@ CheckReport CheckPlan(const Plan& plan, const CheckOptions& options) {
   return report;
 }
 
-std::string Explain(const Plan& plan, const CheckOptions& options, std::string failure) {
+std::string Explain(const Plan& plan, const CheckOptions& options, const std::string& failure) {
   const std::string promise = failure.substr(failure.find(": ") + 2, 3);
   Plan smallest = plan;
   std::string smallest_failure = failure;

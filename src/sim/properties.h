@@ -55,6 +55,6 @@ struct CheckReport {
 CheckReport CheckPlan(const Plan& plan, const CheckOptions& options = {});
 
 // The failure of a plan and of its smallest failing relative, for people.
-std::string Explain(const Plan& plan, const CheckOptions& options, std::string failure);
+std::string Explain(const Plan& plan, const CheckOptions& options, const std::string& failure);
 
 }  // namespace noetl::sim
