@@ -36,9 +36,6 @@
 
 namespace noetl::engine {
 
-// Commands of one loop run that may be open at once, whatever the playbook asks for: each is held
-// in the state.
-inline constexpr std::int64_t kInFlightMax = 10'000;
 // A unit with more events is closed early; `Unit::more` then asks for another decision at once.
 inline constexpr std::size_t kUnitEventsMax = 4'096;
 // A larger collection is pinned as a stored body instead of inside step.enter.

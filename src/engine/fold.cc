@@ -11,8 +11,6 @@ namespace {
 
 // A loop run keeps the result of its first item up to this size, for summaries of long loops.
 constexpr std::int64_t kFirstResultBytesMax = 4'096;
-// More slots than this are refused when the loop is entered; a foreign log cannot make more either.
-constexpr std::int64_t kSlotsMax = 10'000;
 
 // Counts, indices and times of a foreign log are cut to these, so that what is added to them stays
 // inside 64 bits.
@@ -132,7 +130,7 @@ class Folder {
     if (run.final) state_.final_entered = true;
     if (context["__cursor_loop"].AsBool()) {
       run.kind = Run::Kind::kCursor;
-      run.budget = std::clamp<std::int64_t>(context["max_in_flight"].AsInt(1), 1, kSlotsMax);
+      run.budget = std::clamp<std::int64_t>(context["max_in_flight"].AsInt(1), 1, kInFlightMax);
       run.slots.resize(static_cast<std::size_t>(run.budget));
     } else if (const Json& expected = context["iterations_expected"]; expected.is_int()) {
       run.kind = Run::Kind::kLoop;

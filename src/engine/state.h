@@ -27,6 +27,10 @@ inline constexpr std::int64_t kStateSchema = 1;
 // Soft errors and warnings that are listed; later ones are only counted.
 inline constexpr std::int64_t kListedErrorsMax = 100;
 
+// Commands of one loop run that may be open at once, whatever the playbook asks for: each is held
+// in the state.
+inline constexpr std::int64_t kInFlightMax = 10'000;
+
 // Permission to enter a step, made by a fired arc. Empty source: the entry of the run.
 struct Token {
   std::string source;
