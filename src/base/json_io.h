@@ -49,6 +49,7 @@ Json ReplaceNul(const Json& value, std::size_t* replaced = nullptr);
 
 // The forms that are hashed: members sorted by key bytes.
 std::string CanonicalJson(const Json& value);
+void AppendCanonicalJson(std::string& out, const Json& value);
 std::string CanonicalJsonFlat(const Json& value);
 
 }  // namespace noetl

@@ -205,8 +205,11 @@ class Writer {
       // The sorted members of all open objects share one stack.
       const std::size_t base = order_.size();
       for (const JsonMember& member : object.members()) order_.push_back(&member);
-      std::sort(order_.begin() + static_cast<std::ptrdiff_t>(base), order_.end(),
-                [](const JsonMember* a, const JsonMember* b) { return a->key() < b->key(); });
+      const auto first = order_.begin() + static_cast<std::ptrdiff_t>(base);
+      const auto by_key = [](const JsonMember* a, const JsonMember* b) {
+        return a->key() < b->key();
+      };
+      if (!std::is_sorted(first, order_.end(), by_key)) std::sort(first, order_.end(), by_key);
       const std::size_t end = order_.size();
       for (std::size_t i = base; i < end; ++i, separator = ',')
         Member(*order_[i], separator, depth);
@@ -336,6 +339,10 @@ Json ReplaceNul(const Json& value, std::size_t* replaced) {
 }
 
 std::string CanonicalJson(const Json& value) { return WriteAs(value, kCanonical); }
+void AppendCanonicalJson(std::string& out, const Json& value) {
+  StringSink sink(out);
+  Writer<StringSink>(sink, kCanonical).Value(value);
+}
 std::string CanonicalJsonFlat(const Json& value) { return WriteAs(value, kCanonicalFlat); }
 
 }  // namespace noetl

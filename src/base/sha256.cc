@@ -18,11 +18,12 @@ std::string_view Bytes(const Sha256Digest& digest) {
 struct Sha256Hasher::State {
   State() : context(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
     NOETL_CHECK(context != nullptr, "no memory for a hash");
-    Start();
+    Start(EVP_sha256());
   }
 
-  void Start() {
-    NOETL_CHECK(EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1, "SHA-256 is missing");
+  // Null: the algorithm of the last time, which OpenSSL then need not look up again.
+  void Start(const EVP_MD* algorithm) {
+    NOETL_CHECK(EVP_DigestInit_ex(context.get(), algorithm, nullptr) == 1, "SHA-256 is missing");
   }
 
   std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context;
@@ -44,7 +45,7 @@ Sha256Digest Sha256Hasher::Finish() {
   NOETL_CHECK(EVP_DigestFinal_ex(state_->context.get(), digest.data(), &length) == 1 &&
                   length == digest.size(),
               "SHA-256 gave no digest");
-  state_->Start();
+  state_->Start(nullptr);
   return digest;
 }
 
