@@ -95,7 +95,9 @@ class Decider {
   void Cancel(std::string reason, std::string requested_by);
   void Finalize(bool completed, std::string error);
 
+  // May be called again after more facts; the unit then holds both decisions.
   Status Decide();
+  const Unit& unit() const { return unit_; }
   Unit TakeUnit() { return std::move(unit_); }
 
  private:

@@ -247,7 +247,9 @@ Result<Json> Decider::SingleToolConfig(const CommandSpec& spec, Scope& scope,
     config.Add(field.name, *std::move(value));
   }
   // A container's own `args` are its argv.
-  config.Add(task.Find("args") ? "input" : "args", input).AddSome("retry", task.retry);
+  config.Add(task.Find("args") ? "input" : "args", input)
+      .AddSome("retry", task.retry)
+      .AddSome("spec", task.spec);
   if (task.timeout_ms) config.Add("timeout_ms", *task.timeout_ms);
   return config.Build();
 }

@@ -118,6 +118,19 @@ std::string_view CommandIdOf(const Event& event) {
   return {};
 }
 
+std::int64_t CommandNumber(std::string_view command_id) {
+  std::size_t colon = command_id.rfind(':');
+  if (colon != std::string_view::npos && command_id.substr(colon + 1).starts_with('i')) {
+    command_id = command_id.substr(0, colon);
+    colon = command_id.rfind(':');
+  }
+  if (colon == std::string_view::npos) return 0;
+  const std::string_view digits = command_id.substr(colon + 1);
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return error == std::errc() && end == digits.data() + digits.size() ? number : 0;
+}
+
 std::string IdempotencyKey(const Event& event) {
   const std::string_view command = CommandIdOf(event);
   if (!command.empty()) {

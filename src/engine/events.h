@@ -80,6 +80,10 @@ struct Event {
 // else result.data.command_id.
 std::string_view CommandIdOf(const Event& event);
 
+// The event id of its command.issued inside a command's text id, "<execution>:<step>:<event
+// id>[:i<index>]" (a step may hold ':'); 0 when there is none.
+std::int64_t CommandNumber(std::string_view command_id);
+
 // The key under which a repeated event is recognised. `claim_token` counts for claims.
 std::string IdempotencyKey(const Event& event);
 

@@ -52,7 +52,14 @@ struct Node {
   std::vector<std::string> path = {};
 
   bool is_summary() const { return !ref.empty(); }
-  std::unexpected<Error> NeedsBody() const { return Fail(kNeedsReference, ref); }
+  // Asks for the body, or says that it is gone.
+  std::unexpected<Error> NeedsBody() const {
+    if (bodies != nullptr) {
+      if (const Result<const Json*> body = bodies->Find(ref); !body)
+        return std::unexpected(body.error());
+    }
+    return Fail(kNeedsReference, ref);
+  }
 };
 
 Result<std::optional<Node>> Child(const Node& node, std::string_view key) {
