@@ -1,0 +1,102 @@
+#include "store/sqlite/objects.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include <fmt/format.h>
+
+namespace noetl::store {
+
+namespace {
+
+std::unexpected<Error> IoError(const std::string& path) {
+  std::string_view code = "io";
+  if (errno == ENOSPC || errno == EDQUOT) code = "disk_full";
+  if (errno == EROFS || errno == EACCES) code = "read_only";
+  return Fail(code, fmt::format("{}: {}", path, std::strerror(errno)));
+}
+
+// A descriptor that is closed when it goes.
+class File {
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  ~File() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+Status WriteAll(const std::string& path, std::string_view data) {
+  const File file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (file.get() < 0) return IoError(path);
+  while (!data.empty()) {
+    const ssize_t written = write(file.get(), data.data(), data.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return IoError(path);
+    data.remove_prefix(static_cast<std::size_t>(written));
+  }
+  if (fsync(file.get()) != 0) return IoError(path);
+  return {};
+}
+
+Status MakeDirectory(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return IoError(path);
+  return {};
+}
+
+}  // namespace
+
+Status SyncDirectory(const std::string& path) {
+  const File directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.get() < 0 || fsync(directory.get()) != 0) return IoError(path);
+  return {};
+}
+
+Result<std::string> ObjectFiles::Put(std::int64_t execution_id, std::string_view sha256_hex,
+                                     std::string_view data) const {
+  const std::string folder = fmt::format("{}/{}", root_, execution_id);
+  const std::string key = fmt::format("{}/{}.json", execution_id, sha256_hex);
+  const std::string path = fmt::format("{}/{}", root_, key);
+  if (access(path.c_str(), F_OK) != 0) {
+    NOETL_TRY(MakeDirectory(root_));
+    NOETL_TRY(MakeDirectory(folder));
+    const std::string unfinished = path + ".new";
+    if (const Status written = WriteAll(unfinished, data); !written) {
+      unlink(unfinished.c_str());
+      return std::unexpected(written.error());
+    }
+    if (rename(unfinished.c_str(), path.c_str()) != 0) return IoError(path);
+  }
+  NOETL_TRY(SyncDirectory(folder));
+  NOETL_TRY(SyncDirectory(root_));
+  return key;
+}
+
+Result<std::string> ObjectFiles::Read(const std::string& key) const {
+  const std::string path = fmt::format("{}/{}", root_, key);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Fail("not_found", fmt::format("{}: {}", path, std::strerror(errno)));
+  std::string data((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (file.bad()) return Fail("io", fmt::format("{}: cannot be read", path));
+  return data;
+}
+
+void ObjectFiles::RemoveAll(std::int64_t execution_id) const {
+  std::error_code ignored;
+  std::filesystem::remove_all(fmt::format("{}/{}", root_, execution_id), ignored);
+}
+
+}  // namespace noetl::store

@@ -1,0 +1,35 @@
+// Large bodies as files: objects/<execution id>/<sha256>.json beside the database.
+//
+// A file appears under its name only when it is whole and durable. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace noetl::store {
+
+class ObjectFiles {
+ public:
+  // `root` is made with the first object.
+  explicit ObjectFiles(std::string root) : root_(std::move(root)) {}
+
+  // Stores the text; gives the key to find it by. The same content has the same key.
+  Result<std::string> Put(std::int64_t execution_id, std::string_view sha256_hex,
+                          std::string_view data) const;
+  Result<std::string> Read(const std::string& key) const;
+  // All objects of a run. What cannot be removed stays: nothing refers to it any more.
+  void RemoveAll(std::int64_t execution_id) const;
+
+  const std::string& root() const { return root_; }
+
+ private:
+  std::string root_;
+};
+
+// Makes names in a directory durable: new files, and files that were renamed.
+Status SyncDirectory(const std::string& path);
+
+}  // namespace noetl::store

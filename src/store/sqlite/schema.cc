@@ -1,0 +1,231 @@
+#include "store/sqlite/schema.h"
+
+#include <array>
+
+#include <fmt/format.h>
+
+#include "store/sqlite/sqlite_store.h"
+
+namespace noetl::store {
+
+namespace {
+
+// "NOTL": `file` and other tools tell our files from those of other programs by it.
+constexpr std::int64_t kApplicationId = 0x4e4f544c;
+
+constexpr const char* kFirst = R"sql(
+CREATE TABLE event (
+  position            INTEGER PRIMARY KEY,
+  execution_id        INTEGER NOT NULL,
+  stream_version      INTEGER NOT NULL,
+  event_id            INTEGER NOT NULL,
+  catalog_id          INTEGER,
+  parent_event_id     INTEGER,
+  prev_event_id       INTEGER,
+  parent_execution_id INTEGER,
+  event_type          TEXT NOT NULL,
+  node_name           TEXT,
+  node_type           TEXT,
+  status              TEXT,
+  created_at          INTEGER,
+  ingest_time         INTEGER,
+  command_id          INTEGER,
+  worker_id           TEXT,
+  envelope_checksum   BLOB,
+  context             TEXT,
+  result              TEXT,
+  meta                TEXT,
+  error               TEXT,
+  idempotency_key     TEXT
+);
+CREATE UNIQUE INDEX event_order ON event (execution_id, stream_version);
+CREATE INDEX event_by_id ON event (event_id);
+CREATE INDEX event_by_command ON event (command_id) WHERE worker_id IS NOT NULL;
+
+-- Columns that follow from others. Generated columns would be computed with every insert.
+CREATE VIEW event_envelope AS
+SELECT *, 'execution/' || execution_id AS stream_id, created_at AS event_time,
+       node_name AS node_id
+FROM event;
+
+CREATE TABLE execution (
+  execution_id        INTEGER PRIMARY KEY,
+  catalog_id          INTEGER,
+  path                TEXT,
+  version             INTEGER,
+  parent_execution_id INTEGER,
+  parent_command_id   TEXT,
+  status              TEXT,
+  started_at          INTEGER,
+  ended_at            INTEGER,
+  error               TEXT,
+  soft_error_count    INTEGER,
+  last_event_id       INTEGER,
+  last_event_type     TEXT,
+  last_node_name      TEXT,
+  updated_at          INTEGER,
+  head                INTEGER NOT NULL,
+  terminal            INTEGER NOT NULL,
+  chain               BLOB NOT NULL
+);
+CREATE INDEX execution_open ON execution (execution_id) WHERE terminal = 0;
+CREATE INDEX execution_ended ON execution (ended_at) WHERE terminal = 1;
+CREATE INDEX execution_by_path ON execution (path, execution_id);
+CREATE INDEX execution_by_parent ON execution (parent_execution_id)
+  WHERE parent_execution_id IS NOT NULL;
+
+CREATE TABLE command (
+  command_id          INTEGER PRIMARY KEY,
+  execution_id        INTEGER NOT NULL,
+  catalog_id          INTEGER,
+  id                  TEXT,
+  step_name           TEXT,
+  run                 INTEGER,
+  tool_kind           TEXT,
+  pool                TEXT,
+  status              TEXT NOT NULL,
+  open                INTEGER NOT NULL,
+  server_run          INTEGER NOT NULL,
+  parked              INTEGER NOT NULL,
+  attempt             INTEGER,
+  iter_index          INTEGER,
+  child_execution_id  INTEGER,
+  worker_id           TEXT,
+  claim_token         INTEGER,
+  lease_until         INTEGER,
+  created_at          INTEGER,
+  claimed_at          INTEGER,
+  started_at          INTEGER,
+  completed_at        INTEGER,
+  latest_event_id     INTEGER,
+  error               TEXT
+);
+CREATE INDEX command_open ON command (command_id) WHERE open = 1;
+CREATE INDEX command_by_execution ON command (execution_id, command_id);
+
+CREATE TABLE result_store (
+  result_id           INTEGER PRIMARY KEY,
+  execution_id        INTEGER NOT NULL,
+  name                TEXT NOT NULL,
+  bytes               INTEGER NOT NULL,
+  sha256              BLOB NOT NULL,
+  object_key          TEXT,
+  data                TEXT
+);
+CREATE INDEX result_by_execution ON result_store (execution_id, name);
+
+CREATE TABLE loop_result (
+  execution_id        INTEGER NOT NULL,
+  step                TEXT NOT NULL,
+  run                 INTEGER NOT NULL,
+  iter_index          INTEGER NOT NULL,
+  data                TEXT NOT NULL,
+  PRIMARY KEY (execution_id, step, run, iter_index)
+) WITHOUT ROWID;
+
+CREATE TABLE timer (
+  execution_id        INTEGER NOT NULL,
+  kind                INTEGER NOT NULL,
+  step                TEXT NOT NULL,
+  run                 INTEGER NOT NULL,
+  command_id          TEXT NOT NULL,
+  due_at              INTEGER NOT NULL,
+  PRIMARY KEY (execution_id, kind, step, run, command_id)
+) WITHOUT ROWID;
+CREATE INDEX timer_due ON timer (due_at);
+
+CREATE TABLE message (
+  message_id          INTEGER PRIMARY KEY,
+  target_execution_id INTEGER NOT NULL,
+  kind                INTEGER NOT NULL,
+  payload             TEXT,
+  not_before          INTEGER
+);
+CREATE INDEX message_by_target ON message (target_execution_id);
+CREATE INDEX message_due ON message (not_before) WHERE not_before IS NOT NULL;
+
+CREATE TABLE projection_snapshot (
+  execution_id        INTEGER PRIMARY KEY,
+  stream_version      INTEGER NOT NULL,
+  version             INTEGER NOT NULL,
+  checksum            BLOB NOT NULL,
+  snapshot            TEXT NOT NULL
+);
+
+CREATE TABLE catalog (
+  catalog_id          INTEGER PRIMARY KEY,
+  path                TEXT NOT NULL,
+  version             INTEGER NOT NULL,
+  kind                TEXT NOT NULL,
+  content             TEXT NOT NULL,
+  created_at          INTEGER
+);
+CREATE UNIQUE INDEX catalog_by_path ON catalog (path, version);
+
+CREATE TABLE step_log (
+  log_id              INTEGER PRIMARY KEY,
+  execution_id        INTEGER NOT NULL,
+  command_id          INTEGER NOT NULL,
+  step                TEXT,
+  stream              TEXT NOT NULL,
+  start               INTEGER NOT NULL,
+  text                TEXT NOT NULL,
+  created_at          INTEGER
+);
+CREATE UNIQUE INDEX step_log_place ON step_log (execution_id, command_id, stream, start);
+CREATE INDEX step_log_order ON step_log (execution_id, log_id);
+
+CREATE TABLE store_number (
+  name                TEXT PRIMARY KEY,
+  value               INTEGER NOT NULL
+) WITHOUT ROWID;
+)sql";
+
+constexpr std::array<const char*, 1> kMigrations = {kFirst};
+
+Result<std::int64_t> StoredVersion(Connection& connection) {
+  NOETL_ASSIGN(const std::int64_t version, connection.Number("PRAGMA user_version"));
+  NOETL_ASSIGN(const std::int64_t application, connection.Number("PRAGMA application_id"));
+  NOETL_ASSIGN(const std::int64_t tables, connection.Number("SELECT count(*) FROM sqlite_master"));
+  if (application != kApplicationId && (version != 0 || tables != 0)) {
+    return Fail("corrupt",
+                fmt::format("{}: is the database of another program", connection.path()));
+  }
+  if (version > SqliteSchemaVersion()) {
+    return Fail("schema", fmt::format("{}: has schema {}, this program knows {} at most; use the "
+                                      "version of noetl that wrote it",
+                                      connection.path(), version, SqliteSchemaVersion()));
+  }
+  return version;
+}
+
+}  // namespace
+
+std::int64_t SqliteSchemaVersion() { return std::ssize(kMigrations); }
+
+Status Migrate(Connection& connection) {
+  NOETL_ASSIGN(const std::int64_t stored, StoredVersion(connection));
+  for (std::int64_t version = stored; version < SqliteSchemaVersion(); ++version) {
+    const Status status = connection.Execute(
+        fmt::format("BEGIN IMMEDIATE; {} PRAGMA application_id = {}; PRAGMA user_version = {}; "
+                    "COMMIT;",
+                    kMigrations[static_cast<std::size_t>(version)], kApplicationId, version + 1));
+    if (status) continue;
+    if (connection.InTransaction()) (void)connection.Execute("ROLLBACK");
+    return status;
+  }
+  return {};
+}
+
+Status CheckSchema(Connection& connection) {
+  NOETL_ASSIGN(const std::int64_t stored, StoredVersion(connection));
+  if (stored == SqliteSchemaVersion()) return {};
+  // Whoever made the file died before its first commit.
+  if (stored == 0)
+    return Fail("not_found", fmt::format("{}: nothing was stored here yet", connection.path()));
+  return Fail("schema", fmt::format("{}: has schema {}, reading needs {}; start the server once to "
+                                    "bring it up to date",
+                                    connection.path(), stored, SqliteSchemaVersion()));
+}
+
+}  // namespace noetl::store
