@@ -1,0 +1,148 @@
+// The conductor: owns the executions of one store and makes them go.
+//
+// Every execution belongs to one lane (lane.h), which alone decides for it; the conductor sorts
+// requests into lanes, offers commands to its worker, fires timers and carries messages between
+// executions. All methods may be called from any thread unless they say otherwise. An answer that
+// tells of success comes after the commit; answers come on a lane's thread.
+//
+// Error codes of answers: "not_found"; "invalid" (a playbook that does not compile, a payload that
+// cannot be stored); "overloaded" and "unavailable" (try again later; the message says why);
+// "superseded", "stale_claim", "cancelled", "already_terminal" for reports of workers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/reactor.h"
+#include "bus/link.h"
+#include "conductor/committer.h"
+#include "conductor/dispatch.h"
+#include "conductor/playbooks.h"
+#include "engine/state.h"
+#include "store/store.h"
+
+namespace noetl::conductor {
+
+class Lane;
+
+// Claims of a worker with such a name end with the process that made them: the next one that owns
+// the store takes the commands back at once.
+inline constexpr std::string_view kInProcessWorker = "inproc-";
+
+// Told of everything that was committed, in order for each execution. Called on the lane's thread:
+// must be quick.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual void OnEvents(const store::ExecutionRow& execution,
+                        std::span<const store::EventRow> events) = 0;
+  virtual void OnLogs(std::span<const store::LogChunk>) {}
+};
+
+struct StartCall {
+  std::int64_t execution_id = 0;  // 0: a new one; starting one that exists changes nothing
+  std::int64_t catalog_id = 0;    // 0: by path and version
+  std::string path;
+  std::int64_t version = 0;  // 0: the newest
+  Json payload;
+  std::int64_t parent_execution_id = 0;
+  std::string parent_command_id;
+  std::string parent_step;
+  std::string return_step;
+  std::int64_t depth = 0;
+  std::string pool;
+  Json trace;
+};
+
+struct ConductorOptions {
+  store::Store* store = nullptr;
+  Clock* clock = nullptr;
+  IdSource* ids = nullptr;
+  Committer* committer = nullptr;
+  std::vector<Reactor*> lanes;  // one lane on each
+  engine::Semantics semantics;  // for new runs
+  Json env;                     // captured by new runs
+  std::string worker_id;        // of the worker in this process; starts with kInProcessWorker
+  int slots = 64;               // commands it holds at once
+  std::size_t cache_bytes = std::size_t{1} << 30;  // states kept in memory
+  Listener* listener = nullptr;                    // may be null
+};
+
+class Conductor final : public bus::ServerEnd {
+ public:
+  explicit Conductor(ConductorOptions options);
+  // When no reactor runs any more.
+  ~Conductor() override;
+
+  // The worker that commands are offered to; before `Recover`. None: commands wait.
+  void Attach(bus::WorkerEnd* worker) { worker_ = worker; }
+
+  // Takes up everything that an earlier process left undone. Once, before other calls.
+  Status Recover();
+
+  using Started = std::move_only_function<void(Result<std::int64_t>)>;
+  void Start(StartCall call, Started started);
+
+  struct CancelAnswer {
+    bool cancelled = false;  // false: it had ended already
+    std::string status;
+  };
+  using Cancelled = std::move_only_function<void(Result<CancelAnswer>)>;
+  // `cascade`: also runs that this one started and does not wait for.
+  void Cancel(std::int64_t execution_id, std::string reason, std::string requested_by, bool cascade,
+              Cancelled cancelled);
+  void Finalize(std::int64_t execution_id, bool completed, std::string error, Cancelled finalized);
+
+  // No command is offered to the worker any more; what runs goes on.
+  void StopOffering();
+
+  // bus::ServerEnd
+  void Send(bus::Report report, Sent sent) override;
+  void Load(std::string ref, Loaded loaded) override;
+  void RunChild(bus::ChildCall call, ChildDone done) override;
+  void FreeSlots(int change) override;
+
+  // Executions in memory, for tests and metrics.
+  std::size_t cached() const;
+  // Slots of the worker that no command has.
+  int free_slots() const { return dispatch_.free_slots(); }
+
+ private:
+  friend class Lane;
+
+  Lane& LaneOf(std::int64_t execution_id);
+  void Route(store::MessageRow message);
+  // Routes every message that is stored; those on their way already do no harm twice.
+  Status RouteStored();
+  bool IsStored(std::int64_t execution_id) const;
+  std::size_t LaneBytes() const { return options_.cache_bytes / lanes_.size(); }
+  void Offer();
+  void ArmTimer(std::int64_t due_us);
+  void OnTimer();
+  bool AnswerWaiting(const engine::ChildEnd& end);
+
+  ConductorOptions options_;
+  bus::WorkerEnd* worker_ = nullptr;
+  Playbooks playbooks_;
+  Dispatch dispatch_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+
+  // The next wake-up for timers and delayed messages; touched on the first lane's reactor only.
+  std::int64_t armed_us_ = 0;
+  Reactor::TimerId armed_ = 0;
+
+  std::mutex waiting_mutex_;
+  std::map<std::string, ChildDone, std::less<>> waiting_;  // tasks that wait for a child
+};
+
+}  // namespace noetl::conductor
