@@ -1,0 +1,910 @@
+#include "worker/command_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/json_io.h"
+#include "base/time.h"
+#include "engine/decide.h"
+#include "engine/pipeline_retry.h"
+#include "engine/result.h"
+#include "engine/summary.h"
+#include "worker/bounded_text.h"
+#include "worker/tools/process_fields.h"
+
+namespace noetl::worker {
+
+using engine::Event;
+using engine::EventType;
+
+namespace {
+
+// A pipeline of quick tasks lets others have the reactor after this many steps of its own.
+constexpr int kStepsPerTurn = 1'024;
+// A declared limit is the tool's to keep. It may take its grace to stop; then the worker steps in.
+constexpr std::int64_t kGuardMarginMs = kStopGraceMs + 1'000;
+// A stored body that cannot be read at the moment is asked for this often again.
+constexpr int kLoadRetriesMax = 3;
+
+constexpr std::string_view kNotAvailable = "REFERENCE_NOT_AVAILABLE";
+
+constexpr std::array<std::string_view, 6> kTransientCodes = {
+    "overloaded", "unavailable", "io", "disk_full", "read_only", "timeout"};
+constexpr std::array<std::string_view, 5> kRefusals = {
+    "superseded", "cancelled", "already_terminal", "stale_claim", "not_found"};
+// Members of a single tool's config that are for the worker, not for the tool.
+constexpr std::array<std::string_view, 7> kEnvelopeKeys = {"kind",   "name",  "set",       "spec",
+                                                           "output", "retry", "timeout_ms"};
+
+template <std::size_t N>
+bool IsIn(const std::array<std::string_view, N>& list, std::string_view name) {
+  return std::ranges::find(list, name) != list.end();
+}
+
+// What must be known of a value before it can be stored.
+struct Findings {
+  bool nul = false;
+  bool deep = false;
+};
+
+bool HasNul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
+
+void Inspect(const Json& value, std::size_t depth, Findings* findings) {
+  if (value.is_string()) {
+    findings->nul = findings->nul || HasNul(value.AsString());
+    return;
+  }
+  if (!value.is_container()) return;
+  if (depth >= kResultDepthMax) {
+    findings->deep = true;
+    return;
+  }
+  for (const Json& item : value.items()) Inspect(item, depth + 1, findings);
+  for (const JsonMember& member : value.members()) {
+    findings->nul = findings->nul || HasNul(member.key());
+    Inspect(member.value, depth + 1, findings);
+  }
+}
+
+ToolAnswer MissingBody(std::string message) {
+  ToolAnswer answer = Refuse("missing_reference", kNotAvailable, std::move(message));
+  answer.outcome.error_info = answer.outcome.error_info.With("retryable", true);
+  return answer;
+}
+
+Event MakeEvent(const RunParts& parts, const bus::Report& report, EventType type,
+                std::string_view status, Json context, Json meta) {
+  Event event;
+  event.event_id = parts.ids->Next();
+  event.execution_id = report.execution_id;
+  event.type = type;
+  event.type_name = engine::EventName(type);
+  event.node_name = report.step;
+  event.status = std::string(status);
+  event.worker_id = report.worker_id;
+  event.created_at_us = parts.clock->NowMicros();
+  event.result = Json::Object({{"status", status}, {"context", std::move(context)}});
+  event.meta = std::move(meta);
+  return event;
+}
+
+Json WithId(Json::Members members, const std::string& command_id) {
+  members.emplace_back("command_id", Json(command_id));
+  return Json::Object(std::move(members));
+}
+
+// How many bytes at the end begin a character that is not complete.
+std::size_t PartialCharacter(std::string_view bytes) {
+  for (std::size_t back = 1; back <= std::min<std::size_t>(3, bytes.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(bytes[bytes.size() - back]);
+    if ((byte & 0xc0) == 0x80) continue;
+    const std::size_t length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+    return length > back ? back : 0;
+  }
+  return 0;
+}
+
+bool InsideCharacter(std::string_view text, std::size_t at) {
+  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80;
+}
+
+}  // namespace
+
+bool IsTransient(const Error& error) { return IsIn(kTransientCodes, error.code); }
+bool IsRefused(const Error& error) { return IsIn(kRefusals, error.code); }
+
+// ---- log text
+
+LogFeed::LogFeed(std::string stream, std::int64_t bytes_max)
+    : stream_(std::move(stream)),
+      head_max_(static_cast<std::size_t>(std::max<std::int64_t>(bytes_max, 0)) / 3 * 2),
+      tail_max_(static_cast<std::size_t>(std::max<std::int64_t>(bytes_max, 0)) - head_max_) {}
+
+void LogFeed::Append(std::string_view bytes) {
+  partial_.append(bytes);
+  const std::size_t whole = partial_.size() - PartialCharacter(partial_);
+  Keep(CleanText(std::string_view(partial_).substr(0, whole)));
+  partial_.erase(0, whole);
+}
+
+void LogFeed::Keep(std::string_view text) {
+  const std::int64_t before = total_;
+  total_ += std::ssize(text);
+  if (before == head_bytes_) {  // nothing is in the tail yet
+    std::size_t fits = std::min(text.size(), head_max_ - static_cast<std::size_t>(head_bytes_));
+    while (fits > 0 && InsideCharacter(text, fits)) --fits;
+    ready_.append(text.substr(0, fits));
+    head_bytes_ += static_cast<std::int64_t>(fits);
+    text.remove_prefix(fits);
+  }
+  tail_.append(text);
+  if (tail_.size() > 2 * tail_max_) tail_.erase(0, tail_.size() - tail_max_);
+}
+
+void LogFeed::Cut(std::string_view text, std::int64_t offset,
+                  std::vector<bus::LogText>* out) const {
+  while (!text.empty()) {
+    std::size_t size = std::min(text.size(), kLogPieceBytesMax);
+    while (InsideCharacter(text, size)) --size;
+    out->push_back({stream_, offset, std::string(text.substr(0, size))});
+    text.remove_prefix(size);
+    offset += static_cast<std::int64_t>(size);
+  }
+}
+
+void LogFeed::TakeReady(std::vector<bus::LogText>* out) {
+  Cut(ready_, head_bytes_ - std::ssize(ready_), out);
+  ready_.clear();
+}
+
+void LogFeed::TakeAll(std::vector<bus::LogText>* out) {
+  Keep(CleanText(std::exchange(partial_, {})));
+  TakeReady(out);
+  std::string_view end = tail_;
+  if (end.size() > tail_max_) end.remove_prefix(end.size() - tail_max_);
+  while (InsideCharacter(end, 0)) end.remove_prefix(1);
+  Cut(end, total_ - std::ssize(end), out);
+  tail_.clear();
+}
+
+// ---- reports
+
+bus::Report ReportOn(const RunParts& parts, const bus::Grant& grant) {
+  return {.execution_id = grant.execution_id,
+          .command_id = grant.command_id,
+          .event_id = grant.event_id,
+          .claim_token = grant.claim_token,
+          .worker_id = parts.options->worker_id,
+          .step = grant.step};
+}
+
+bus::Report HardReport(const RunParts& parts, bus::Report report, const Json& meta,
+                       const ToolAnswer& answer) {
+  const std::string error = CleanText(answer.outcome.error);
+  Json::Members members;
+  members.emplace_back("error", Json(error));
+  const auto add = [&](std::string_view name, const Json& value) {
+    Findings findings;
+    Inspect(value, 1, &findings);
+    if (value.is_object() && !findings.deep)
+      members.emplace_back(name, findings.nul ? ReplaceNul(value) : value);
+  };
+  add("error_info", answer.outcome.error_info);
+  add("result", answer.outcome.payload);
+  const Json context = WithId(std::move(members), report.command_id);
+  for (const EventType type : {EventType::kCallError, EventType::kCommandFailed}) {
+    report.events.push_back(MakeEvent(parts, report, type, "FAILED", context, meta));
+    report.events.back().error = error;
+  }
+  report.ends = true;
+  return report;
+}
+
+bus::Report StorageFailure(const RunParts& parts, const bus::Report& refused, const Error& error) {
+  bus::Report report{.execution_id = refused.execution_id,
+                     .command_id = refused.command_id,
+                     .event_id = refused.event_id,
+                     .claim_token = refused.claim_token,
+                     .worker_id = refused.worker_id,
+                     .step = refused.step};
+  ToolAnswer answer = Refuse("storage", "STORAGE",
+                             fmt::format("the result could not be stored: {}", error.message));
+  answer.outcome.error_info = answer.outcome.error_info.With("retryable", true);
+  const Json meta = refused.events.empty() ? Json() : refused.events.back().meta;
+  return HardReport(parts, std::move(report), meta, answer);
+}
+
+// ---- the run
+
+CommandRun::CommandRun(RunHost* host, bus::Grant grant) : host_(host), grant_(std::move(grant)) {}
+
+CommandRun::~CommandRun() { DropTimers(); }
+
+Result<const Json*> CommandRun::LoadedBodies::Find(std::string_view ref) const {
+  const auto found = bodies_.find(ref);
+  if (found == bodies_.end()) return nullptr;
+  if (!found->second) return std::unexpected(found->second.error());
+  return &*found->second;
+}
+
+void CommandRun::Advance() {
+  const std::shared_ptr<CommandRun> self = shared_from_this();  // the host lets go of us at the end
+  for (int steps = 0; steps < kStepsPerTurn; ++steps) {
+    switch (phase_) {
+      case Phase::kPreparing: Prepare(); break;
+      case Phase::kDeciding: Decide(); break;
+      case Phase::kStarting:
+      case Phase::kHasTurn: StartCall(); break;
+      case Phase::kAnswered: TakeAnswer(); break;
+      case Phase::kQueued:
+      case Phase::kCalling:
+      case Phase::kStopping:
+      case Phase::kSleeping:
+      case Phase::kLoading:
+      case Phase::kWithChild:
+      case Phase::kFinishing:
+      case Phase::kEnded: return;
+    }
+  }
+  host_->Later(*this);
+}
+
+void CommandRun::TakeTurn() { phase_ = Phase::kHasTurn; }
+
+void CommandRun::Cancel() {
+  switch (phase_) {
+    case Phase::kCalling:
+      phase_ = Phase::kStopping;
+      running_->Stop();
+      return;
+    case Phase::kStopping:
+    case Phase::kEnded: return;
+    case Phase::kQueued: host_->LeaveQueue(*this, call_.kind); break;
+    case Phase::kHasTurn: host_->GiveCall(call_.kind); break;
+    default: break;
+  }
+  End(std::nullopt);
+}
+
+// ---- before the first call
+
+void CommandRun::Prepare() {
+  const Json& context = grant_.context;
+  const bool stored = context["render_context"].Has("__context_ref__");
+  Status status;
+  if (pipeline() || stored || !context["deferred"].is_null()) status = MakeScope();
+  if (status) status = pipeline() ? MakePipeline() : RenderSingle();
+  if (status) {
+    phase_ = Phase::kDeciding;
+    return;
+  }
+  if (Awaits(status.error())) return;
+  const Error& error = status.error();
+  if (error.code == kNotAvailable) return FinishHard(MissingBody(error.message));
+  const bool config = pipeline() && scope_;
+  FinishHard(Refuse(config ? "config" : "template", error.code,
+                    (config ? "Configuration error: " : "Template error: ") + error.message));
+}
+
+Status CommandRun::MakeScope() {
+  if (scope_) return {};
+  NOETL_ASSIGN(scope_, engine::CommandScope::Create(grant_.context, grant_.meta, &bodies_));
+  engine::Scope& names = scope_->scope();
+  names.SetNow(FormatTime(parts().clock->NowMicros()));
+  names.Bind("keychain", Json::Object());
+  names.SetTokens([](std::string_view alias) -> Result<expr::Value> {
+    return Fail("E430", fmt::format("token('{}'): this worker has no credentials", alias));
+  });
+  return {};
+}
+
+Status CommandRun::MakePipeline() {
+  auto made = engine::Pipeline::Create(
+      grant_.context["tool_config"],
+      {.profile = grant_.strict ? playbook::Profile::kStrict : playbook::Profile::kCompat,
+       .single = grant_.meta["single"].AsBool(),
+       .step = grant_.step},
+      &scope_->scope());
+  if (!made) return std::unexpected(std::move(made).error());
+  pipeline_ = *std::move(made);
+  return {};
+}
+
+Status CommandRun::RenderSingle() {
+  const Json& config = grant_.context["tool_config"];
+  if (grant_.context["deferred"].is_null()) {
+    SplitConfig(config);
+    return {};
+  }
+  scope_->scope().BindAll(config["args"]);
+  NOETL_ASSIGN(const Json rendered, engine::RenderDeferred(grant_.context, scope_->scope()));
+  SplitConfig(rendered);
+  return {};
+}
+
+// A single tool's config holds its own fields and what is said about the call.
+void CommandRun::SplitConfig(const Json& config) {
+  // A container's own `args` are its argv: then the variables are under `input`.
+  const std::string_view input = config["args"].is_object() ? "args" : "input";
+  Json::Members fields;
+  fields.reserve(config.size());
+  for (const JsonMember& member : config.members()) {
+    if (member.key() != input && !IsIn(kEnvelopeKeys, member.key())) fields.push_back(member);
+  }
+  call_.kind = grant_.tool_kind;
+  call_.config = Json::Object(std::move(fields));
+  call_.input = config[input].is_object() ? config[input] : Json::Object();
+  call_.spec = config["spec"];
+  retry_ = config["retry"];
+  if (const Json& ms = config["timeout_ms"]; ms.is_int() && ms.AsInt() > 0) {
+    call_.timeout_ms = ms.AsInt();
+    return;
+  }
+  Json declared = config;
+  if (const Json* limit = config["spec"].Find("timeout")) declared = config.With("spec", *limit);
+  else if (config.Has("spec")) declared = config.Without("spec");
+  call_.timeout_ms = engine::TimeoutMs(declared);
+}
+
+// ---- between calls
+
+void CommandRun::Decide() {
+  if (pipeline_) return DecidePipeline();
+  call_.attempt = ++runs_;
+  phase_ = Phase::kStarting;
+}
+
+void CommandRun::DecidePipeline() {
+  if (unreported_) {
+    Status reported = pipeline_->Report(*unreported_);
+    if (!reported) {
+      NOETL_CHECK(Awaits(reported.error()), reported.error().message);
+      return;
+    }
+    unreported_.reset();
+  }
+  Result<engine::Pipeline::Action> action = pipeline_->Next();
+  if (!action) {
+    NOETL_CHECK(Awaits(action.error()), action.error().message);
+    return;
+  }
+  if (const auto* sleep = std::get_if<engine::Pipeline::Sleep>(&*action)) return Sleep(sleep->ms);
+  if (auto* run = std::get_if<engine::Pipeline::RunTool>(&*action)) {
+    call_ = std::move(*run);
+    phase_ = Phase::kStarting;
+    return;
+  }
+  FinishPipeline(std::get<engine::Pipeline::Finished>(*std::move(action)));
+}
+
+// ---- a call
+
+void CommandRun::StartCall() {
+  if (call_.kind == "playbook") return StartChild();
+  Tool* tool = parts().tools->Find(call_.kind);
+  if (!tool) {
+    called_at_us_ = parts().clock->MonotonicMicros();
+    answer_ = NoSuchTool();
+    phase_ = Phase::kAnswered;
+    return;
+  }
+  if (phase_ == Phase::kStarting && !host_->TakeCall(*this, call_.kind)) {
+    phase_ = Phase::kQueued;
+    return;
+  }
+  Call(*tool);
+}
+
+ToolAnswer CommandRun::NoSuchTool() const {
+  std::vector<std::string_view> kinds;
+  for (const std::string_view kind : ToolRegistry::Kinds()) {
+    if (parts().tools->Find(kind)) kinds.push_back(kind);
+  }
+  kinds.push_back("playbook");
+  return Refuse(
+      "config", "TOOL_NOT_FOUND",
+      fmt::format("Tool not found: {} (this worker has: {})", call_.kind, fmt::join(kinds, ", ")));
+}
+
+void CommandRun::Call(Tool& tool) {
+  ToolCall call{.execution_id = grant_.execution_id,
+                .command_id = grant_.command_id,
+                .step = grant_.step,
+                .label = call_.label,
+                .kind = call_.kind,
+                .config = call_.config,
+                .input = call_.input,
+                .context = CallContext(),
+                .spec = call_.spec,
+                .attempt = call_.attempt,
+                .fence = grant_.meta["attempt"].AsInt(1),
+                .idempotency_key = grant_.context["idempotency_key"].ToString(),
+                .timeout_ms = call_.timeout_ms};
+  // A call that is destroyed never calls back, and we destroy ours before ourselves.
+  call.output = [this](OutputStream stream, std::string_view text) { TakeOutput(stream, text); };
+  phase_ = Phase::kCalling;
+  timed_out_ = false;
+  called_at_us_ = parts().clock->MonotonicMicros();
+  starting_ = true;
+  std::unique_ptr<Running> running =
+      tool.Start(std::move(call), [this](ToolAnswer answer) { Answered(std::move(answer)); });
+  starting_ = false;
+  if (answer_) {
+    running.reset();
+    host_->GiveCall(call_.kind);
+    phase_ = Phase::kAnswered;
+    return;
+  }
+  NOETL_CHECK(running != nullptr, "a tool that has not answered runs");
+  running_ = std::move(running);
+  GuardCall();
+}
+
+// What code may look at besides its variables.
+Json CommandRun::CallContext() const {
+  const Json& base = grant_.context["render_context"];
+  JsonObjectBuilder context;
+  context.Add("execution_id", std::to_string(grant_.execution_id))
+      .Add("step", grant_.step)
+      .Add("command_id", grant_.command_id);
+  if (!scope_) {
+    context.AddSome("workload", base["workload"]).AddSome("ctx", base["ctx"]);
+    if (const Json& iteration = grant_.context["iteration"]; iteration.is_object())
+      context.AddSome("iter", engine::NamesOfIteration(iteration)["iter"]);
+    return context.Build();
+  }
+  const engine::Scope& names = scope_->scope();
+  context.Add("workload", names.sources().workload).Add("ctx", names.ctx());
+  const Result<expr::Value> iter = names.Lookup("iter");
+  if (iter && iter->is_json() && iter->json().is_object()) context.Add("iter", iter->json());
+  return context.Build();
+}
+
+void CommandRun::Answered(ToolAnswer answer) {
+  NOETL_CHECK(!answer_, "a tool answers once");
+  answer_ = std::move(answer);
+  if (starting_) return;
+  if (timer_) parts().reactor->CancelTimer(std::exchange(timer_, 0));
+  // The call is on the stack: what follows has a task of its own.
+  host_->Discard(std::move(running_));
+  host_->GiveCall(call_.kind);
+  if (phase_ == Phase::kStopping) return End(std::nullopt);
+  phase_ = Phase::kAnswered;
+  host_->Later(*this);
+}
+
+void CommandRun::GuardCall() {
+  limit_ms_ = call_.timeout_ms.value_or(parts().options->call_timeout_ms);
+  const std::int64_t after_ms = limit_ms_ + (call_.timeout_ms ? kGuardMarginMs : 0);
+  timer_ = parts().reactor->After(after_ms * 1'000, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->CallTookTooLong();
+  });
+}
+
+void CommandRun::CallTookTooLong() {
+  timer_ = 0;
+  if (phase_ != Phase::kCalling) return;
+  timed_out_ = true;
+  running_->Stop();
+}
+
+void CommandRun::TakeAnswer() {
+  ToolAnswer answer = *std::exchange(answer_, std::nullopt);
+  if (timed_out_ && answer.cancelled) {
+    answer = Failed(call_.kind, "timeout", "TIMEOUT", true, TimeoutMessage(limit_ms_),
+                    std::move(answer.outcome.payload));
+  }
+  if (!pipeline_) return EndSingle(std::move(answer));
+  answer.outcome.duration_ms = (parts().clock->MonotonicMicros() - called_at_us_) / 1'000;
+  answer.outcome.finished_at = FormatTime(parts().clock->NowMicros());
+  unreported_ = std::move(answer.outcome);
+  phase_ = Phase::kDeciding;
+}
+
+void CommandRun::EndSingle(ToolAnswer answer) {
+  engine::ToolOutcome& outcome = answer.outcome;
+  if (!outcome.ok && !retry_.is_null()) {
+    const engine::RetryDecision retry = engine::DecideToolRetry(
+        retry_, runs_, engine::ErrorObject(outcome.error, outcome.error_info));
+    if (retry.again) return Sleep(retry.delay_ms);
+  }
+  if (answer.hard) return FinishHard(std::move(answer));
+  const bool late = outcome.error_info["kind"].AsString() == "timeout";
+  const std::string_view status = outcome.ok ? "success" : late ? "timeout" : "error";
+  JsonObjectBuilder result;
+  result.Add("status", status).Add("data", std::move(outcome.payload));
+  if (!outcome.ok) result.Add("error", outcome.error).AddSome("error_info", outcome.error_info);
+  FinishSoft(status, result.Build(), {});
+}
+
+// ---- things to wait for
+
+void CommandRun::EndWait() {
+  if (std::exchange(gave_slot_, false)) host_->EndWait();
+}
+
+void CommandRun::Sleep(std::int64_t delay_ms) {
+  phase_ = Phase::kDeciding;
+  if (delay_ms <= 0) return;
+  phase_ = Phase::kSleeping;
+  BeginWait();
+  timer_ = parts().reactor->After(delay_ms * 1'000, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->EndSleep();
+  });
+}
+
+void CommandRun::EndSleep() {
+  timer_ = 0;
+  if (phase_ != Phase::kSleeping) return;
+  EndWait();
+  phase_ = Phase::kDeciding;
+  Advance();
+}
+
+// Whether the error asks for a stored body. Then it is on its way; one that was asked for before and
+// did not help ends the command, which could not go on.
+bool CommandRun::Awaits(const Error& error) {
+  if (error.code != "needs_reference") return false;
+  if (bodies_.Knows(error.message)) {
+    const Result<const Json*> known = bodies_.Find(error.message);
+    FinishHard(MissingBody(
+        known ? fmt::format("the stored body {} does not hold what is asked for", error.message)
+              : known.error().message));
+    return true;
+  }
+  back_ = phase_;
+  load_tries_ = 0;
+  phase_ = Phase::kLoading;
+  Load(error.message);
+  return true;
+}
+
+void CommandRun::Load(std::string ref) {
+  std::string name = ref;
+  parts().server->Load(
+      std::move(name), [door = parts().door, weak = weak_from_this(), ticket = ++ticket_,
+                        ref = std::move(ref)](Result<Json> body) mutable {
+        door->Post([weak, ticket, ref = std::move(ref), body = std::move(body)]() mutable {
+          if (const auto self = weak.lock()) self->Loaded(ticket, ref, std::move(body));
+        });
+      });
+}
+
+void CommandRun::Loaded(std::uint64_t ticket, const std::string& ref, Result<Json> body) {
+  if (phase_ != Phase::kLoading || ticket != ticket_) return;
+  if (!body && IsTransient(body.error()) && load_tries_ < kLoadRetriesMax) {
+    const std::int64_t delay_ms = kRetryFirstMs << load_tries_++;
+    timer_ = parts().reactor->After(delay_ms * 1'000, [weak = weak_from_this(), ref] {
+      const auto self = weak.lock();
+      if (!self || self->phase_ != Phase::kLoading) return;
+      self->timer_ = 0;
+      self->Load(ref);
+    });
+    return;
+  }
+  if (!body) {
+    body = Fail("REFERENCE_NOT_AVAILABLE",
+                fmt::format("the stored body {} is not available: {}", ref, body.error().message));
+  }
+  bodies_.Add(ref, std::move(body));
+  phase_ = back_;
+  Advance();
+}
+
+// ---- sub-playbooks
+
+// Names of the iteration are for templates; the child gets only what was given to it.
+Json CommandRun::ChildPayload() const {
+  Json payload = call_.input;
+  Json own;
+  const Json& config = grant_.context["tool_config"];
+  const Json& tasks =
+      config.is_object() ? (config.Has("tasks") ? config["tasks"] : config["tool_config"]) : config;
+  for (const Json& item : tasks.items()) {
+    const Json* task = item["name"].AsString() == call_.label ? &item : item.Find(call_.label);
+    if (task) own = (*task)["args"].Merge((*task)["input"]);
+  }
+  const Json names = engine::NamesOfIteration(grant_.context["iteration"]);
+  for (const JsonMember& member : names["iter"].members()) {
+    if (!own.Has(member.key()) && !grant_.context["args"].Has(member.key()))
+      payload = payload.Without(member.key());
+  }
+  if (!payload.empty()) return payload;
+  return call_.config["payload"].is_object() ? call_.config["payload"] : Json::Object();
+}
+
+void CommandRun::StartChild() {
+  const Json& config = call_.config;
+  called_at_us_ = parts().clock->MonotonicMicros();
+  const Json& step =
+      config["result_step"].is_string() ? config["result_step"] : config["return_step"];
+  bus::ChildCall call{
+      .parent_execution_id = grant_.execution_id,
+      .parent_command_id = grant_.command_id,
+      .parent_step = grant_.step,
+      .path = config["path"].ToString(),
+      .version = config["version"],
+      .payload = ChildPayload(),
+      .return_step = step.ToString(),
+      .wait = config["wait"].AsBool() || config["return_result"].AsBool() || step.is_string(),
+      .pool = config["execution_pool"].ToString()};
+  if (call.path.empty()) {
+    return EndChild(Refuse("config", "E460", "sub-playbook: path rendered to nothing (E460)"));
+  }
+  const bool waits = call.wait;
+  phase_ = Phase::kWithChild;
+  const std::uint64_t ticket = ++ticket_;
+  if (waits) {
+    BeginWait();
+    const bool by_step = config["return_step"].is_string();
+    const std::int64_t limit_ms = call_.timeout_ms.value_or(
+        by_step ? engine::kReturnStepTimeoutMs : engine::kReturnResultTimeoutMs);
+    timer_ = parts().reactor->After(limit_ms * 1'000, [weak = weak_from_this(), limit_ms] {
+      if (const auto self = weak.lock()) self->ChildTookTooLong(limit_ms);
+    });
+  }
+  parts().server->RunChild(std::move(call), [door = parts().door, weak = weak_from_this(),
+                                             ticket](Result<engine::ChildEnd> end) {
+    door->Post([weak, ticket, end = std::move(end)]() mutable {
+      if (const auto self = weak.lock()) self->ChildEnded(ticket, std::move(end));
+    });
+  });
+}
+
+void CommandRun::ChildEnded(std::uint64_t ticket, Result<engine::ChildEnd> end) {
+  if (phase_ != Phase::kWithChild || ticket != ticket_) return;
+  const std::string path = call_.config["path"].ToString();
+  const auto fail = [&](bool retryable, std::string message) {
+    ToolAnswer answer =
+        Failed("playbook", "child_failed", "CHILD_FAILED", retryable, std::move(message));
+    answer.hard = true;
+    EndChild(std::move(answer));
+    Advance();
+  };
+  if (!end) {
+    return fail(IsTransient(end.error()),
+                fmt::format("sub-playbook '{}' could not be run: {}", path, end.error().message));
+  }
+  if (end->status == "STARTED") {
+    ToolAnswer answer;
+    answer.outcome.payload =
+        Json::Object({{"status", "started"},
+                      {"execution_id", std::to_string(end->child_execution_id)},
+                      {"path", path},
+                      {"async", true}});
+    EndChild(std::move(answer));
+    return Advance();
+  }
+  if (end->status != "COMPLETED") {
+    return fail(false,
+                fmt::format("sub-playbook '{}' (run {}) ended {}{}", path, end->child_execution_id,
+                            end->status, end->error.empty() ? std::string() : ": " + end->error));
+  }
+  const std::string_view ref = end->reference["ref"].AsString();
+  if (ref.empty()) {
+    ToolAnswer answer;
+    answer.outcome.payload = std::move(end->data);
+    EndChild(std::move(answer));
+    return Advance();
+  }
+  // The tasks that follow read the result itself.
+  parts().server->Load(std::string(ref), [door = parts().door, weak = weak_from_this(),
+                                          ticket = ++ticket_](Result<Json> body) {
+    door->Post([weak, ticket, body = std::move(body)]() mutable {
+      if (const auto self = weak.lock()) self->ChildLoaded(ticket, std::move(body));
+    });
+  });
+}
+
+void CommandRun::ChildLoaded(std::uint64_t ticket, Result<Json> body) {
+  if (phase_ != Phase::kWithChild || ticket != ticket_) return;
+  ToolAnswer answer;
+  if (body) {
+    answer.outcome.payload = *std::move(body);
+  } else {
+    answer = Failed("playbook", "missing_reference", kNotAvailable, true,
+                    fmt::format("the result of sub-playbook '{}' is not available: {}",
+                                call_.config["path"].AsString(), body.error().message));
+  }
+  EndChild(std::move(answer));
+  Advance();
+}
+
+void CommandRun::ChildTookTooLong(std::int64_t limit_ms) {
+  timer_ = 0;
+  if (phase_ != Phase::kWithChild) return;
+  ToolAnswer answer = Failed("playbook", "timeout", "TIMEOUT", true,
+                             fmt::format("sub-playbook '{}' did not end within {} s",
+                                         call_.config["path"].AsString(), limit_ms / 1'000));
+  answer.hard = true;
+  EndChild(std::move(answer));
+  Advance();
+}
+
+void CommandRun::EndChild(ToolAnswer answer) {
+  if (timer_) parts().reactor->CancelTimer(std::exchange(timer_, 0));
+  EndWait();
+  ++ticket_;
+  timed_out_ = false;
+  answer_ = std::move(answer);
+  phase_ = Phase::kAnswered;
+}
+
+// ---- text of the tool
+
+void CommandRun::TakeOutput(OutputStream stream, std::string_view text) {
+  if (phase_ != Phase::kCalling) return;  // nobody will read what a stopped tool says
+  auto& feed = feeds_[static_cast<std::size_t>(stream)];
+  if (!feed) {
+    feed = std::make_unique<LogFeed>(stream == OutputStream::kStdout ? "stdout" : "stderr",
+                                     parts().options->log_bytes_max);
+  }
+  feed->Append(text);
+  if (sending_logs_) return;
+  std::size_t ready = 0;
+  for (const auto& each : feeds_) ready += each ? each->ready_bytes() : 0;
+  const bool enough = static_cast<std::int64_t>(ready) >= parts().options->log_flush_bytes;
+  if (enough && log_delay_ms_ == 0) return FlushLogs();
+  if (ready > 0 && log_timer_ == 0) FlushLogsAfter(parts().options->log_flush_ms);
+}
+
+void CommandRun::FlushLogsAfter(std::int64_t delay_ms) {
+  log_timer_ = parts().reactor->After(delay_ms * 1'000, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self) return;
+    self->log_timer_ = 0;
+    self->FlushLogs();
+  });
+}
+
+// One report at a time, so that they stay in order whatever the server answers.
+void CommandRun::FlushLogs() {
+  if (sending_logs_ || phase_ == Phase::kEnded || phase_ == Phase::kStopping) return;
+  if (log_timer_) parts().reactor->CancelTimer(std::exchange(log_timer_, 0));
+  bus::Report report = ReportOn(parts(), grant_);
+  report.logs = std::exchange(unsent_, {});
+  for (const auto& feed : feeds_) {
+    if (feed) feed->TakeReady(&report.logs);
+  }
+  if (report.logs.empty()) return;
+  sending_logs_ = true;
+  std::vector<bus::LogText> logs = report.logs;
+  parts().server->Send(std::move(report), [door = parts().door, weak = weak_from_this(),
+                                           logs = std::move(logs)](Status status) mutable {
+    door->Post([weak, logs = std::move(logs), status = std::move(status)]() mutable {
+      if (const auto self = weak.lock()) self->LogsSent(std::move(logs), status);
+    });
+  });
+}
+
+void CommandRun::LogsSent(std::vector<bus::LogText> logs, const Status& status) {
+  sending_logs_ = false;
+  const bool again = !status && IsTransient(status.error());
+  log_delay_ms_ = again ? NextDelayMs(log_delay_ms_) : 0;
+  if (again) unsent_ = std::move(logs);
+  if (phase_ == Phase::kFinishing) {
+    bus::Report report = *std::exchange(last_, std::nullopt);
+    AttachLogs(&report);
+    return End(std::move(report));
+  }
+  if (phase_ == Phase::kEnded || phase_ == Phase::kStopping) return;
+  bool more = again;
+  for (const auto& feed : feeds_) more = more || (feed && feed->ready_bytes() > 0);
+  if (!more) return;
+  FlushLogsAfter(again ? log_delay_ms_ : parts().options->log_flush_ms);
+}
+
+void CommandRun::AttachLogs(bus::Report* report) {
+  report->logs = std::exchange(unsent_, {});
+  for (const auto& feed : feeds_) {
+    if (feed) feed->TakeAll(&report->logs);
+  }
+}
+
+// ---- the end
+
+Json CommandRun::EndMeta() const {
+  return Json::Object({{"attempts", grant_.meta["attempt"]}, {"claim_token", grant_.claim_token}});
+}
+
+void CommandRun::FinishPipeline(engine::Pipeline::Finished finished) {
+  const std::string_view status = finished.ok ? "success" : "error";
+  JsonObjectBuilder result;
+  result.Add("status", status)
+      .Add("data", std::move(finished.data))
+      .AddSome("order", std::move(finished.order));
+  if (!finished.ctx_updates.empty()) result.Add("ctx_updates", std::move(finished.ctx_updates));
+  if (!finished.ok)
+    result.Add("error", finished.error).AddSome("error_info", std::move(finished.error_info));
+  JsonObjectBuilder meta;
+  meta.Add("metrics", Json::Object({{"tasks", std::move(finished.tasks)}}));
+  if (!finished.warnings.empty()) {
+    meta.Add("warnings",
+             Json::Array(std::vector<Json>(finished.warnings.begin(), finished.warnings.end())));
+  }
+  FinishSoft(status, result.Build(), std::move(meta));
+}
+
+// The tool ran: call.done and command.completed, whatever it says.
+void CommandRun::FinishSoft(std::string_view status, Json tool_result, JsonObjectBuilder extra) {
+  Findings findings;
+  Inspect(tool_result, 0, &findings);
+  if (findings.deep) {
+    return FinishHard(
+        Refuse("parse", "JSON_DEPTH",
+               fmt::format("the result is nested deeper than {} levels", kResultDepthMax)));
+  }
+  Json meta = EndMeta();
+  const Json done_extra = extra.Build();
+  Json done_meta = done_extra.empty() ? meta : meta.Merge(done_extra);
+  if (findings.nul) {
+    std::size_t replaced = 0;
+    tool_result = ReplaceNul(tool_result, &replaced);
+    done_meta = done_meta.With("nul_replaced", replaced);
+  }
+  bus::Report report = ReportOn(parts(), grant_);
+  Json result = ResultOf(status, std::move(tool_result), &report);
+  report.events.reserve(2);
+  report.events.push_back(MakeEvent(
+      parts(), report, EventType::kCallDone, "COMPLETED",
+      Json::Object(
+          {{"call_index", 0}, {"result", std::move(result)}, {"command_id", grant_.command_id}}),
+      std::move(done_meta)));
+  report.events.push_back(MakeEvent(
+      parts(), report, EventType::kCommandCompleted, status,
+      Json::Object({{"status", status}, {"command_id", grant_.command_id}}), std::move(meta)));
+  report.ends = true;
+  Finish(std::move(report));
+}
+
+// The result as the event carries it; the data itself goes beside it when it is large.
+Json CommandRun::ResultOf(std::string_view status, Json tool_result, bus::Report* report) {
+  const Json& output = grant_.context["output"];
+  const std::int64_t budget = output["inline_max_bytes"].AsInt(grant_.inline_bytes);
+  const Json data = tool_result["data"];
+  if (static_cast<std::int64_t>(JsonSize(data)) <= budget)
+    return Json::Object({{"status", status}, {"context", std::move(tool_result)}});
+  std::string ref = fmt::format("noetl://execution/{}/result/{}/{}", grant_.execution_id,
+                                grant_.step, parts().ids->Next());
+  Json result = Json::Object({{"status", status},
+                              {"context", tool_result.With("data", Json::Object({{"_ref", ref}}))},
+                              {"reference", engine::MakeReference(ref, data, output["select"])}});
+  report->bodies.push_back({std::move(ref), data});
+  return result;
+}
+
+void CommandRun::FinishHard(ToolAnswer answer) {
+  // What a failed call leaves behind is worth having, but not worth storing elsewhere.
+  if (static_cast<std::int64_t>(JsonSize(answer.outcome.payload)) > grant_.inline_bytes)
+    answer.outcome.payload = Json();
+  Finish(HardReport(parts(), ReportOn(parts(), grant_), EndMeta(), answer));
+}
+
+void CommandRun::Finish(bus::Report report) {
+  if (sending_logs_) {
+    phase_ = Phase::kFinishing;
+    last_ = std::move(report);
+    return;
+  }
+  AttachLogs(&report);
+  End(std::move(report));
+}
+
+void CommandRun::End(std::optional<bus::Report> report) {
+  phase_ = Phase::kEnded;
+  DropTimers();
+  EndWait();
+  host_->Ended(*this, std::move(report));
+}
+
+void CommandRun::DropTimers() {
+  for (Reactor::TimerId* timer : {&timer_, &log_timer_}) {
+    if (*timer) parts().reactor->CancelTimer(std::exchange(*timer, 0));
+  }
+}
+
+}  // namespace noetl::worker
