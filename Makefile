@@ -24,8 +24,8 @@ setup: ## install missing Debian packages (asks sudo when not root)
 build: setup ## build the program: build/release/noetl
 	@scripts/build release
 
-run: build ## check the examples, then simulate each of them under faults
-	@scripts/run-examples $(NOETL)
+run: build ## run the tour: steps, branches, a loop, retries and a sub-playbook in three seconds
+	@$(NOETL) run examples/tour.yaml --data build/tour
 
 up: ## start server, worker and page (next milestone)
 	@echo "noetl up is not there yet: the server, the worker and the page come with the next milestone." >&2

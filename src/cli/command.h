@@ -29,14 +29,29 @@ struct Command {
 };
 std::span<const Command> Commands();
 
+Action DeclareRun(CLI::App& app);
+Action DeclareResume(CLI::App& app);
 Action DeclareValidate(CLI::App& app);
 Action DeclareFormat(CLI::App& app);
 Action DeclareTest(CLI::App& app);
 Action DeclareGraph(CLI::App& app);
 Action DeclareSimulate(CLI::App& app);
+Action DeclareExecutions(CLI::App& app);
+Action DeclareShow(CLI::App& app);
+Action DeclareEvents(CLI::App& app);
+Action DeclareLogs(CLI::App& app);
+Action DeclareCancel(CLI::App& app);
+Action DeclareBackup(CLI::App& app);
+Action DeclareRestore(CLI::App& app);
+Action DeclareDoctor(CLI::App& app);
+Action DeclarePurge(CLI::App& app);
+Action DeclareVerify(CLI::App& app);
 Action DeclareSchema(CLI::App& app);
 Action DeclareVersion(CLI::App& app);
 Action DeclareCompletion(CLI::App& app);
+
+// "noetl 0.1.0 (compiler, build type)".
+std::string VersionText();
 
 // The whole program: arguments without the program's name, exit code back.
 int RunProgram(const std::vector<std::string>& arguments, Console& console);

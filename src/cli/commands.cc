@@ -11,7 +11,55 @@
 namespace noetl::cli {
 namespace {
 
-constexpr std::array<Command, 8> kCommands = {{
+constexpr std::array<Command, 20> kCommands = {{
+    {"run", "run a playbook here, show how it goes and print its result",
+     "  noetl run flow.yaml\n"
+     "  noetl run flow.yaml --set limit=3 --input input.json\n"
+     "  noetl run demo/flow@2 --json | jq .result",
+     DeclareRun},
+    {"resume", "continue runs that were interrupted, and wait for them",
+     "  noetl resume\n"
+     "  noetl resume 653912087445667840",
+     DeclareResume},
+    {"executions", "list runs, newest first (alias: ls)",
+     "  noetl executions\n"
+     "  noetl executions --status failed --since 2h\n"
+     "  noetl executions --path 'billing/*' --all --json",
+     DeclareExecutions},
+    {"show", "show one run: steps, open commands, errors, why it failed, its result",
+     "  noetl show last\n"
+     "  noetl show 667840              # the end of an id\n"
+     "  noetl show last --result | jq .total",
+     DeclareShow},
+    {"events", "print the log of a run, one line for each event",
+     "  noetl events last -f\n"
+     "  noetl events 667840 --type 'command.*' --step fetch\n"
+     "  noetl events last --json | jq -r .event_type",
+     DeclareEvents},
+    {"logs", "print what the tools of a run wrote",
+     "  noetl logs last\n"
+     "  noetl logs 667840 fetch -f",
+     DeclareLogs},
+    {"cancel", "stop a run and what it started",
+     "  noetl cancel last\n"
+     "  noetl cancel 667840 --reason 'wrong input'",
+     DeclareCancel},
+    {"verify", "recompute the hash chain of one run or of all",
+     "  noetl verify last\n"
+     "  noetl verify",
+     DeclareVerify},
+    {"backup", "copy the data directory into a file while it is in use", "  noetl backup monday.db",
+     DeclareBackup},
+    {"restore", "make a data directory from a backup", "  noetl restore monday.db --data restored",
+     DeclareRestore},
+    {"purge", "remove runs that have ended",
+     "  noetl purge --older-than 30d --dry-run\n"
+     "  noetl purge 667840",
+     DeclarePurge},
+    {"doctor", "look for problems of this machine and of the data directory",
+     "  noetl doctor\n"
+     "  noetl doctor --json",
+     DeclareDoctor},
     {"validate", "report every problem of playbooks, with line, column and a way out",
      "  noetl validate flow.yaml\n"
      "  noetl validate --strict playbooks/\n"
@@ -47,7 +95,8 @@ constexpr std::array<Command, 8> kCommands = {{
 }};
 
 constexpr std::string_view kExitCodes =
-    "Exit codes: 0 done, 1 failed, 2 invalid playbook or wrong usage.";
+    "Exit codes: 0 done, 1 failed, 2 invalid playbook or wrong usage, 3 cancelled, 130 left with a "
+    "second Ctrl-C.";
 
 std::string Overview() {
   std::string text =
@@ -111,6 +160,7 @@ int RunProgram(const std::vector<std::string>& arguments, Console& console) {
     name = rest[0];
     rest = {"--help"};
   }
+  if (name == "ls") name = "executions";
   for (const Command& command : kCommands) {
     if (command.name == name) return RunCommand(command, std::move(rest), console);
   }

@@ -19,14 +19,18 @@ Action DeclareSchema(CLI::App&) {
   };
 }
 
+std::string VersionText() {
+#ifdef __clang__
+  constexpr std::string_view kCompiler = "clang " __clang_version__;
+#else
+  constexpr std::string_view kCompiler = "g++ " __VERSION__;
+#endif
+  return fmt::format("noetl {} ({}, {})", NOETL_VERSION, kCompiler, NOETL_BUILD_TYPE);
+}
+
 Action DeclareVersion(CLI::App&) {
   return [](Console& console) {
-#ifdef __clang__
-    constexpr std::string_view kCompiler = "clang " __clang_version__;
-#else
-    constexpr std::string_view kCompiler = "g++ " __VERSION__;
-#endif
-    console.Out(fmt::format("noetl {} ({}, {})\n", NOETL_VERSION, kCompiler, NOETL_BUILD_TYPE));
+    console.Out(VersionText() + "\n");
     return kExitOk;
   };
 }

@@ -1,19 +1,20 @@
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include "base/json_io.h"
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/files.h"
+#include "cli/inputs.h"
 #include "sim/simulate.h"
+#include "sim/simulate_faults.h"
 #include "sim/text_file.h"
 
 namespace noetl::cli {
-namespace fs = std::filesystem;
 namespace {
 
 // More runs would not be waited for.
@@ -28,8 +29,8 @@ struct Options {
   std::string file;
   std::string seeds = "1..20";
   std::string script;
-  std::string input;
-  std::vector<std::string> set;
+  PayloadOptions payload;
+  bool faults = false;
   bool json = false;
 };
 
@@ -53,56 +54,11 @@ Status ReadSeeds(const std::string& text, sim::SimulateOptions* options) {
   return {};
 }
 
-Result<Json> ReadPayload(const Options& options) {
-  Json payload = Json::Object();
-  if (!options.input.empty()) {
-    NOETL_ASSIGN(const std::string text, ReadInput(options.input));
-    auto parsed = ParseJson(text);
-    if (!parsed) return Fail("usage", fmt::format("{}: {}", options.input, parsed.error().message));
-    if (!parsed->is_object())
-      return Fail("usage", fmt::format("{}: the input of a run is a JSON map", options.input));
-    payload = *std::move(parsed);
-  }
-  for (const std::string& pair : options.set) {
-    const std::size_t equals = pair.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      return Fail("usage", fmt::format("--set: '{}' is not NAME=VALUE", pair));
-    }
-    const std::string value = pair.substr(equals + 1);
-    const auto parsed = ParseJson(value);
-    payload =
-        payload.With(std::string_view(pair).substr(0, equals), parsed ? *parsed : Json(value));
-  }
-  return payload;
-}
-
 Result<sim::Script> ReadScript(const std::string& file) {
   if (file.empty()) return sim::Script();
   NOETL_ASSIGN(const std::string text, ReadInput(file));
   NOETL_ASSIGN(const sim::TextSection section, sim::ReadLines(text, file));
   return sim::ParseScript(section, file);
-}
-
-// The other playbooks of the directory are there to be called.
-std::vector<std::shared_ptr<const playbook::Playbook>> Neighbours(const std::string& file) {
-  std::vector<std::shared_ptr<const playbook::Playbook>> playbooks;
-  if (file == "-") return playbooks;
-  std::error_code error;
-  std::vector<fs::path> paths;
-  const fs::path folder = fs::absolute(file, error).parent_path();
-  for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error)) {
-    const fs::path& path = i->path();
-    if (path.extension() != ".yaml" && path.extension() != ".yml") continue;
-    if (i->is_regular_file() && !fs::equivalent(path, file, error)) paths.push_back(path);
-  }
-  std::ranges::sort(paths);
-  for (const fs::path& path : paths) {
-    const auto text = ReadInput(path.string());
-    if (!text) continue;
-    if (playbook::Loaded loaded = playbook::Load(*text); loaded.ok())
-      playbooks.push_back(loaded.playbook);
-  }
-  return playbooks;
 }
 
 std::string PathText(const std::vector<std::string>& steps) {
@@ -160,6 +116,38 @@ void Show(const sim::SimulateReport& report, Console& console) {
   ShowFailures("Broken: a bug of noetl, please report it", report.broken, Style::kRed, console);
 }
 
+void ShowFaults(const sim::FaultSimulation& report, Console& console) {
+  console.Out(fmt::format("{}: {} under faults, seeds {}..{}\n", report.path,
+                          Count(static_cast<std::size_t>(report.runs), "run"), report.first_seed,
+                          report.last_seed));
+  for (const auto& [status, count] : report.statuses) {
+    const Style style = status == "COMPLETED" ? Style::kGreen : Style::kRed;
+    console.Out(fmt::format("  {:>6} {}\n", count, console.Paint(style, status)));
+  }
+  console.Out(fmt::format("Survived ({} crashes in all)\n", report.crashes));
+  for (std::size_t i = 0; i < sim::kFaultKinds; ++i) {
+    if (report.faults[i] == 0) continue;
+    console.Out(
+        fmt::format("  {:>6} {}\n", report.faults[i], sim::FaultName(static_cast<sim::Fault>(i))));
+  }
+  if (!report.repeated.empty())
+    console.Out("Steps whose tools were called again after a fault: they must bear that\n");
+  for (const auto& [step, count] : report.repeated)
+    console.Out(fmt::format("  {:>6} {}\n", count, step));
+  ShowFailures("Ended differently than without faults", report.differing, Style::kRed, console);
+  ShowFailures("Broken: a bug of noetl, please report it", report.broken, Style::kRed, console);
+}
+
+int RunFaults(const Options& options, const sim::SimulateOptions& simulate,
+              std::vector<std::string> texts, Console& console) {
+  ConfigureLog({.level = LogLevel::kOff});  // what the machine says of its faults is no news
+  const sim::FaultSimulation report = sim::SimulateFaults(texts, simulate);
+  console.EndProgress();
+  if (options.json) console.Out(WriteJson(report.ToJson()) + "\n");
+  else ShowFaults(report, console);
+  return report.healthy() ? kExitOk : kExitFailed;
+}
+
 int RunSimulation(const Options& options, Console& console) {
   sim::SimulateOptions simulate;
   const auto complain = [&](const Error& error) {
@@ -168,7 +156,7 @@ int RunSimulation(const Options& options, Console& console) {
   };
   if (const Status seeds = ReadSeeds(options.seeds, &simulate); !seeds)
     return complain(seeds.error());
-  auto payload = ReadPayload(options);
+  auto payload = ReadPayload(options.payload);
   if (!payload) return complain(payload.error());
   simulate.input = *std::move(payload);
   auto script = ReadScript(options.script);
@@ -177,14 +165,24 @@ int RunSimulation(const Options& options, Console& console) {
   const auto playbook = LoadOrComplain(options.file, console);
   if (!playbook) return kExitInvalid;
   std::vector<std::shared_ptr<const playbook::Playbook>> playbooks = {playbook};
-  for (auto& other : Neighbours(options.file)) {
-    if (other->path != playbook->path) playbooks.push_back(std::move(other));
+  std::vector<std::string> texts(1);
+  for (Neighbour& other : Neighbours(options.file)) {
+    if (other.playbook->path == playbook->path) continue;
+    playbooks.push_back(std::move(other.playbook));
+    texts.push_back(std::move(other.content));
   }
   const std::uint64_t total = simulate.last_seed - simulate.first_seed + 1;
   simulate.progress = [&](std::uint64_t done) {
     if (done % (total / kProgressSteps + 1) == 0)
       console.Progress(fmt::format("{}/{} runs", done, total));
   };
+  if (options.faults) {
+    if (options.file == "-") return complain({"usage", "--faults: the playbook must be a file"});
+    auto text = ReadInput(options.file);
+    if (!text) return complain(text.error());
+    texts.front() = *std::move(text);
+    return RunFaults(options, simulate, std::move(texts), console);
+  }
   const sim::SimulateReport report = sim::Simulate(playbooks, simulate);
   console.EndProgress();
   if (options.json) console.Out(WriteJson(report.ToJson()) + "\n");
@@ -203,12 +201,16 @@ Action DeclareSimulate(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--script", options->script, "what tools answer, as in the script of a text test")
       ->type_name("FILE");
-  app.add_option("--input", options->input, "the payload of the run, a JSON map")
+  app.add_option("--input", options->payload.input, "the payload of the run, a JSON map")
       ->type_name("FILE");
-  app.add_option("--set", options->set, "one value of the payload, JSON or text; may be repeated")
+  app.add_option("--set", options->payload.set,
+                 "one value of the payload, JSON or text; may be repeated")
       ->type_name("NAME=VALUE")
       ->expected(1)
       ->take_all();
+  app.add_flag("--faults", options->faults,
+               "run the whole machine and let everything go wrong: crashes, lost reports, a full "
+               "disk; results must not change");
   app.add_flag("--json", options->json, "one JSON document instead of text");
   return [options](Console& console) { return RunSimulation(*options, console); };
 }

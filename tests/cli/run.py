@@ -8,15 +8,21 @@ import json
 import os
 import pathlib
 import pty
+import re
+import signal
 import subprocess
 import sys
 import tempfile
+import termios
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
 DOCS = ROOT / "docs" / "cli.md"
-COMMANDS = ["validate", "fmt", "test", "graph", "simulate", "schema", "version", "completion"]
+COMMANDS = ["executions", "show", "events", "logs", "cancel", "verify", "backup",
+            "restore", "purge", "doctor",
+            "run", "resume", "validate", "fmt", "test", "graph", "simulate", "schema", "version", "completion"]
 SECONDS_MAX = 120
 NOETL = ""
 
@@ -40,13 +46,23 @@ and not when `NO_COLOR` is set. When the reader goes away, the rest is dropped a
 | exit code | meaning |
 |---|---|
 | 0 | done |
-| 1 | failed: a test, a simulation that wedged or never ended, a file that `fmt --check` would change |
+| 1 | failed: a run, a test, a simulation that wedged or never ended, a file that `fmt --check` would change; a run with soft errors under `--strict` |
 | 2 | an invalid playbook or test, a file that cannot be read, wrong usage |
+| 3 | the run was cancelled, by Ctrl-C or by somebody else |
+| 130 | left by a second Ctrl-C: nothing was recorded, `noetl resume` continues |
 
 `validate --json` prints `{files: [{file, valid, diagnostics: [{code, severity, path, line, column,
 message, hint}]}], errors, warnings, valid}`. `simulate --json` prints `{playbook, first_seed,
 last_seed, runs, statuses, paths, other_paths, unreached_steps, untaken_arcs, failures, wedged, endless,
 broken, healthy}`; each failure has `error`, `runs` and the first `seed`.
+
+`run --json` and `resume ID --json` print `{execution_id, path, status, result, error, soft_errors, steps:
+[{step, run, status, duration_ms, error?}], duration_ms}`; `resume --json` prints `{runs: [...]}`. Ids are
+texts.
+
+The first Ctrl-C (or SIGTERM) stops the tools and records the cancel when they have ended, or after 10
+seconds. When another process uses the data directory, `run` hands its playbook to that process and
+follows the run; when that process goes away, it continues the run itself.
 
 The format of tests and of `simulate --script` is described in [tests as text](playbook-tests.md).
 
@@ -386,6 +402,370 @@ class Simulate(Case):
         self.check(noetl("simulate", path, "--script", self.file("s.txt", "start: maybe\n")), 2,
                    err="s.txt:1:")
 
+# A step that says that it runs by making a file, and ends when another file is there.
+WAITS = HEAD.replace("demo/t", "demo/waits") + """workload: { begun: none, go: none }
+workflow:
+  - step: wait
+    tool:
+      kind: shell
+      env: { BEGUN: "{{ begun }}", GO: "{{ go }}" }
+      command: |
+        touch "$BEGUN"
+        while [ ! -e "$GO" ]; do sleep 0.05; done
+    next: { arcs: [ { step: after } ] }
+  - step: after
+    tool: { kind: noop, result: { all: well } }
+"""
+FAILS = HEAD + """workflow:
+  - step: start
+    tool: { kind: shell, command: "echo on the way; exit 3" }
+"""
+
+
+class RunCase(Case):
+    def setUp(self):
+        super().setUp()
+        self.data = self.folder / "data"
+
+    def run_it(self, *arguments, **options):
+        return noetl("run", *arguments, "--data", self.data, **options)
+
+    def document(self, *arguments, code=0):
+        done = self.run_it(*arguments, "--json")
+        self.check(done, code)
+        self.assertEqual(done.stderr, "")
+        return json.loads(done.stdout)
+
+    def begin(self, name, *arguments):
+        """A run of WAITS in another process that is in its first step."""
+        begun, go = self.folder / f"{name}.begun", self.folder / f"{name}.go"
+        process = subprocess.Popen(
+            [NOETL, "run", self.file("waits.yaml", WAITS), "--data", self.data, "--set", f"begun={begun}",
+             "--set", f"go={go}", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        self.wait_for(begun.exists)
+        return process, go
+
+    @staticmethod
+    def end(process):
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+    def finish(self, process):
+        out, err = process.communicate(timeout=SECONDS_MAX)
+        return subprocess.CompletedProcess([], process.returncode, out, err)
+
+    def wait_for(self, condition):
+        end = time.monotonic() + SECONDS_MAX
+        while not condition():
+            self.assertLess(time.monotonic(), end, "nothing happened")
+            time.sleep(0.01)
+
+
+class Run(RunCase):
+    def test_a_file(self):
+        done = self.run_it(EXAMPLES / "hello.yaml")
+        self.check(done, 0, err=["step greet: completed in", "step shout: completed in", "COMPLETED in",
+                                 "noetl show"])
+        self.assertEqual(json.loads(done.stdout), {"text": "HELLO, WORLD!"})
+
+    def test_json(self):
+        document = self.document(EXAMPLES / "branches.yaml")
+        self.assertEqual(set(document), {"execution_id", "path", "status", "result", "error",
+                                         "soft_errors", "steps", "duration_ms"})
+        self.assertEqual(document["status"], "COMPLETED")
+        self.assertIsNone(document["error"])
+        self.assertIsInstance(document["execution_id"], str)
+        steps = {step["step"]: step["status"] for step in document["steps"]}
+        self.assertEqual(steps["customs"], "SKIPPED")
+        self.assertEqual(steps["ship"], "COMPLETED")
+
+    def test_payload(self):
+        path = self.file("a.yaml", GOOD.replace("n: 1", 'a: "{{ a }}", b: "{{ b }}", c: "{{ c }}"'))
+        data = self.file("in.json", '{"a": 1, "b": 1, "c": 1}')
+        document = self.document(path, "--set", "c=[3]", "--payload", '{"b": 2, "c": 2}', "--input", data)
+        self.assertEqual(document["result"], {"a": 1, "b": 2, "c": [3]})
+        self.check(self.run_it(path, "--payload", "[1]"), 2, err="JSON map")
+        self.check(self.run_it(path, "--set", "x"), 2, err="NAME=VALUE")
+
+    def test_names_and_versions(self):
+        path = self.file("a.yaml", GOOD)
+        self.document(path)
+        path.write_text(GOOD.replace("n: 1", "n: 2"), encoding="utf-8")
+        self.document(path)
+        self.document(path)  # the same content is no new version
+        self.assertEqual(self.document("demo/t")["result"], {"n": 2})
+        self.assertEqual(self.document("catalog://demo/t@1")["result"], {"n": 1})
+        self.check(self.run_it("demo/t@3"), 2, err="version 3 of playbook 'demo/t'")
+        self.check(self.run_it("demo/t@x"), 2, err="not a version")
+
+    def test_a_mistyped_name_leaves_nothing_behind(self):
+        self.check(self.run_it("demo/none"), 2, err=["demo/none", "--data"])
+        self.check(self.run_it("none.yaml"), 2, err=["none.yaml", "o such file"])
+        self.assertFalse(self.data.exists())
+
+    def test_the_playbook_of_the_directory(self):
+        self.check(noetl("run", cwd=self.folder), 2, err=["noetl.yaml", "main.yaml"])
+        self.file("main.yaml", GOOD)
+        self.check(noetl("run", cwd=self.folder), 0, out='"n": 1')
+        self.file("noetl.yaml", GOOD.replace("n: 1", "n: 2"))
+        self.check(noetl("run", cwd=self.folder), 0, out='"n": 2')
+        self.assertTrue((self.folder / ".noetl").is_dir())
+
+    def test_standard_input(self):
+        self.check(self.run_it("-", text=GOOD), 0, out='"n": 1')
+
+    def test_nothing_starts_when_the_playbook_is_wrong(self):
+        path = self.file("a.yaml", GOOD + "    next: { arcs: [ { step: strat } ] }\n")
+        self.check(self.run_it(path), 2, err=[f"{path}:7:", "E272"])
+        other = HEAD.replace("demo/t", "demo/o") + """workflow:
+  - step: start
+    tool: { kind: postgres, query: "select 1" }
+"""
+        path = self.file("o.yaml", other)
+        self.check(self.run_it(path), 2, err=[f"{path}:6:", "cannot run the tool kind 'postgres'", "shell"])
+        caller = self.file("c.yaml", GOOD.replace("kind: noop, result: { n: 1 }", "kind: playbook, path: demo/o"))
+        self.check(self.run_it(caller), 2, err=["o.yaml:6:", "postgres"])
+        self.assertFalse(self.data.exists())
+
+    def test_dry_run(self):
+        done = self.run_it(EXAMPLES / "parent.yaml", "--dry-run", "--set", "numbers=[7]")
+        self.check(done, 0, out=["would run examples/parent", "may call examples/parent-child", "7"])
+        self.assertFalse(self.data.exists())
+
+    def test_failure(self):
+        path = self.file("a.yaml", FAILS)
+        self.check(self.run_it(path), 1, err=["step start: failed in", "FAILED in"])
+        document = self.document(path, code=1)
+        self.assertEqual(document["status"], "FAILED")
+        self.assertIn("start", document["error"])
+        self.assertEqual(document["steps"][0]["status"], "FAILED")
+        self.assertTrue(document["steps"][0]["error"])
+
+    def test_soft_errors(self):
+        path = self.file("a.yaml", FAILS.replace("v10", "v2"))
+        self.check(self.run_it(path), 0, err=["completed with an error", "1 error did not stop the run"])
+        self.check(self.run_it(path, "--strict"), 1)
+        self.assertEqual(len(self.document(path)["soft_errors"]), 1)
+
+    def test_what_tools_write(self):
+        path = self.file("a.yaml", FAILS.replace("exit 3", "exit 0"))
+        self.check(self.run_it(path, "-v"), 0, err="start | on the way")
+        self.assertNotIn("on the way", self.run_it(path).stderr)
+
+    def test_children(self):
+        done = self.run_it(EXAMPLES / "parent.yaml")
+        self.check(done, 0, out='"sum": 14', err=["step squares: started, 0/3", "(3/3)"])
+        (self.folder / "sub").mkdir()
+        self.file("sub/child.yaml", GOOD.replace("demo/t", "demo/child"))
+        caller = self.file("c.yaml", GOOD.replace("kind: noop, result: { n: 1 }",
+                                                  "kind: playbook, return_step: start, path: sub/child.yaml"))
+        self.check(self.run_it(caller), 0, out='"n": 1', err=["calls sub/child.yaml", "  step start: completed"])
+
+    def test_a_child_that_nobody_waits_for_is_not_lost(self):
+        begun, go = self.folder / "begun", self.folder / "go"
+        self.file("waits.yaml", WAITS)
+        caller = self.file("c.yaml", GOOD.replace(
+            "kind: noop, result: { n: 1 }",
+            f'kind: playbook, path: demo/waits, input: {{ begun: "{begun}", go: "{go}" }}'))
+        self.check(self.run_it(caller), 0, out='"started"', err="It started 1 run")
+        go.touch()
+        self.check(noetl("resume", "--data", self.data), 0, out='"all": "well"')
+
+    def test_a_large_result_is_summarised(self):
+        path = self.file("a.yaml", GOOD.replace("n: 1", 'n: "{{ text }}", small: 5'))
+        data = self.file("in.json", json.dumps({"text": "x" * 300_000}))
+        done = self.run_it(path, "--input", data)
+        self.check(done, 0, out='"small": 5', err=["summary", "noetl://execution/"])
+        self.assertLess(len(done.stdout), 10_000)
+        self.assertEqual(len(self.document(path, "--input", data)["result"]["n"]), 300_000)
+
+    def test_a_data_directory_that_cannot_be(self):
+        file = self.file("data", "not a directory")
+        self.check(self.run_it(self.file("a.yaml", GOOD)), 1, err=[str(file), "--data DIR"])
+
+    def test_the_tour(self):
+        done = self.run_it(EXAMPLES / "tour.yaml")
+        self.check(done, 0, out='"vehicle": "truck"', err="calls examples/tour-child")
+
+
+class Terminal(RunCase):
+    def show(self, *arguments, **environment):
+        """What a terminal of 60 columns gets, and the exit code."""
+        parent, child = pty.openpty()
+        termios.tcsetwinsize(child, (24, 60))
+        with os.fdopen(parent, "rb", buffering=0) as reader:
+            variables = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "LC_ALL", "LC_CTYPE")}
+            variables.update({"TERM": "xterm", "LANG": "C.UTF-8"}, **environment)
+            process = subprocess.Popen([NOETL, "run", *map(str, arguments), "--data", str(self.data)],
+                                       stdout=subprocess.DEVNULL, stderr=child, env=variables)
+            os.close(child)
+            output = b""
+            while True:
+                try:
+                    part = reader.read(4096)
+                except OSError:
+                    break
+                if not part:
+                    break
+                output += part
+            return output.decode("utf-8"), process.wait(timeout=SECONDS_MAX)
+
+    @staticmethod
+    def screen(output):
+        """What is on the screen in the end: the codes that we use, nothing else."""
+        lines, row = [""], 0
+        for part in re.findall(r"\x1b\[\d*[A-Za-z]|\r|\n|[^\x1b\r\n]+", output):
+            if part == "\n":
+                row += 1
+                lines += [""] * (row + 1 - len(lines))
+            elif part.endswith("A") and part.startswith("\x1b"):
+                row -= int(part[2:-1])
+            elif part == "\x1b[J":
+                del lines[row + 1:]
+                lines[row] = ""
+            elif not part.startswith(("\x1b", "\r")):
+                lines[row] += part
+        return lines
+
+    def test_live(self):
+        output, code = self.show(EXAMPLES / "tour.yaml")
+        self.assertEqual(code, 0, output)
+        self.assertIn("░", output)
+        self.assertIn("/40", output)
+        screen = self.screen(output)
+        self.assertTrue(all(len(line) < 60 for line in screen[:-3]), screen)
+        self.assertFalse([line for line in screen if "•" in line], screen)
+        self.assertEqual(len([line for line in screen if line.startswith("✓ weigh")]), 1, screen)
+        self.assertTrue([line for line in screen if line.startswith("  ✓ shortest")], screen)
+        self.assertTrue([line for line in screen if line.startswith("↷ van")], screen)
+
+    def test_plain_letters_without_utf8(self):
+        output, code = self.show(EXAMPLES / "branches.yaml", LANG="C", NO_COLOR="1")
+        self.assertEqual(code, 0, output)
+        self.assertTrue(output.isascii())
+        self.assertIn("+ receive", output)
+        self.assertNotIn("\x1b[3", output)
+
+    def test_no_cursor_movements_on_a_dumb_terminal(self):
+        output, code = self.show(EXAMPLES / "hello.yaml", TERM="dumb")
+        self.assertEqual(code, 0)
+        self.assertNotIn("\x1b", output)
+        self.assertIn("step greet: completed in", output)
+
+
+class Interrupted(RunCase):
+    def test_ctrl_c_cancels(self):
+        for number in [signal.SIGINT, signal.SIGTERM]:
+            process, _ = self.begin(f"a{number}")
+            process.send_signal(number)
+            self.check(self.finish(process), 3, err=["stopping", "CANCELLED", "interrupted by the user"])
+        self.check(noetl("resume", "--data", self.data), 0, err="nothing to resume")
+
+    def test_ctrl_c_under_json_is_one_document(self):
+        process, _ = self.begin("a", "--json")
+        process.send_signal(signal.SIGINT)
+        done = self.finish(process)
+        self.check(done, 3)
+        self.assertEqual(json.loads(done.stdout)["status"], "CANCELLED")
+
+    def test_the_second_ctrl_c_leaves_and_resume_continues(self):
+        # The tool does not listen, so that there is time for the second one.
+        text = WAITS.replace("touch", "trap '' TERM; touch")
+        begun, go = self.folder / "begun", self.folder / "go"
+        process = subprocess.Popen(
+            [NOETL, "run", self.file("stubborn.yaml", text), "--data", self.data, "--set", f"begun={begun}",
+             "--set", f"go={go}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        self.wait_for(begun.exists)
+        process.send_signal(signal.SIGINT)
+        self.assertIn("stopping", process.stderr.readline())
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=SECONDS_MAX), 130)
+        go.touch()
+        self.check(noetl("resume", "--data", self.data), 0, out='"all": "well"', err="COMPLETED in")
+        self.check(noetl("resume", "--data", self.data), 0, err="nothing to resume")
+
+    def test_a_killed_run_is_resumed_by_its_id(self):
+        process, go = self.begin("a")
+        process.kill()
+        process.wait()
+        go.touch()
+        self.check(self.run_it(self.file("a.yaml", GOOD)), 0)
+        done = noetl("resume", "--json", "--data", self.data)
+        self.check(done, 0)
+        runs = json.loads(done.stdout)["runs"]
+        if runs:  # the run before may have taken it up and ended it
+            self.assertEqual([run["result"] for run in runs], [{"all": "well"}])
+
+    def test_resume_of_an_ended_or_unknown_run(self):
+        self.check(noetl("resume", "1", "--data", self.data), 1, err="--data DIR")
+        self.assertFalse(self.data.exists())
+        first = self.document(self.file("a.yaml", GOOD))["execution_id"]
+        self.check(noetl("resume", first, "--data", self.data), 0, out='"n": 1', err="has ended already")
+        failed = self.document(self.file("b.yaml", FAILS), code=1)["execution_id"]
+        self.check(noetl("resume", failed, "--data", self.data), 1, err="FAILED")
+        self.check(noetl("resume", "1", "--data", self.data), 1, err=["no run 1", "noetl executions"])
+        self.check(noetl("resume", "x", "--data", self.data), 2, err="not the id of a run")
+
+    def test_earlier_runs_are_mentioned(self):
+        process, go = self.begin("a")
+        process.kill()
+        process.wait()
+        self.check(self.run_it(self.file("a.yaml", GOOD)), 0, err="also continuing 1 earlier run;")
+        go.touch()
+        self.check(noetl("resume", "--data", self.data), 0, out='"all": "well"')
+
+
+class TwoProcesses(RunCase):
+    def test_the_owner_runs_it(self):
+        owner, go = self.begin("a")
+        self.assertTrue((self.data / "control").is_socket())
+        self.assertEqual((self.data / "control").stat().st_mode & 0o777, 0o600)
+        done = self.run_it(EXAMPLES / "parent.yaml")
+        self.check(done, 0, out='"sum": 14', err="step squares: completed in")
+        self.assertEqual(self.document(self.file("a.yaml", GOOD))["result"], {"n": 1})
+        self.assertEqual(self.document("demo/t")["result"], {"n": 1})
+        self.assertIsNone(owner.poll())
+        go.touch()
+        self.check(self.finish(owner), 0, out='"all": "well"')
+        self.assertFalse((self.data / "control").exists())
+
+    def test_ctrl_c_cancels_only_the_own_run(self):
+        owner, go = self.begin("a")
+        guest, _ = self.begin("b")
+        guest.send_signal(signal.SIGINT)
+        self.check(self.finish(guest), 3, err="CANCELLED")
+        go.touch()
+        self.check(self.finish(owner), 0, out='"all": "well"')
+
+    def test_the_guest_takes_over_when_the_owner_goes(self):
+        for leave in ["end", "die"]:
+            owner, owner_go = self.begin(f"a-{leave}")
+            guest, go = self.begin(f"b-{leave}")
+            if leave == "die":
+                owner.kill()
+                owner.wait()
+            else:
+                owner_go.touch()
+                self.check(self.finish(owner), 0)
+            self.assertIn("continuing here", guest.stderr.readline())
+            go.touch()
+            self.check(self.finish(guest), 0, out='"all": "well"')
+
+    def test_resume_follows_the_owner(self):
+        owner, go = self.begin("a")
+        follower = subprocess.Popen([NOETL, "resume", "--data", self.data], stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, follower)
+        go.touch()
+        self.check(self.finish(owner), 0)
+        done = self.finish(follower)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
 
 class Completion(Case):
     def complete(self, *words):
@@ -419,4 +799,5 @@ if __name__ == "__main__":
     if "--write-docs" in sys.argv:
         DOCS.write_text(documentation(), encoding="utf-8")
     else:
+        from reads import Reads  # noqa: F401  # cases in a file of their own; it uses this one
         unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,268 @@
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "base/clock.h"
+#include "base/json_io.h"
+#include "base/redact.h"
+#include "base/time.h"
+#include "cli/command.h"
+#include "cli/data.h"
+#include "cli/table.h"
+#include "engine/events.h"
+
+namespace noetl::cli {
+namespace {
+
+// Of the text that says what changed, when there is no terminal.
+constexpr std::size_t kChangePointsMax = 160;
+constexpr std::size_t kStepWidth = 20;
+constexpr std::size_t kTypeWidth = 18;
+
+struct Options {
+  std::string data;
+  std::string id;
+  std::vector<std::string> types;
+  std::string step;
+  std::int64_t after = 0;
+  std::int64_t limit = std::numeric_limits<std::int64_t>::max();
+  bool follow = false;
+  bool no_redact = false;
+  Output output = Output::kTable;
+};
+
+// ---- what an event changed, in a few words
+
+std::string RouteText(const Json& route) {
+  std::vector<std::string> targets;
+  for (const Json& arc : route["arcs"].items()) {
+    if (arc["step"].is_string()) targets.push_back(arc["step"].ToString());
+  }
+  std::string text = route["outcome"].ToString();
+  if (targets.empty()) return text;
+  return fmt::format("{}{}then {}", text, text.empty() ? "" : ", ", fmt::join(targets, ", "));
+}
+
+std::string EndText(const engine::Event& event) {
+  const Json& route = event.meta["route"];
+  if (route.is_object()) return RouteText(route);
+  std::string text = event.meta["outcome"].ToString();
+  if (const Json& index = event.meta["iteration_index"]; index.is_int())
+    text += fmt::format("{}item {}", text.empty() ? "" : ", ", index.AsInt());
+  return text;
+}
+
+std::string DataText(const engine::Event& event) {
+  const Json& context = event.result["context"];
+  const Json& result = context["result"];
+  if (const Json& reference = result["reference"]; reference.is_object())
+    return "stored as " + reference["ref"].ToString();
+  for (const Json* data : {result["context"].Find("data"), context.Find("data")}) {
+    if (data) return WriteJson(*data);
+  }
+  return "";
+}
+
+std::string StartText(const engine::Event& event) {
+  std::string text = event.context["path"].ToString();
+  if (const Json& version = event.meta["version"]; version.is_int())
+    text += fmt::format(" version {}", version.AsInt());
+  if (const Json& workload = event.context["workload"]; !workload.empty())
+    text += " " + WriteJson(workload);
+  return text;
+}
+
+std::string EnterText(const engine::Event& event) {
+  const Json& context = event.result["context"];
+  std::string text = fmt::format("run {}", context["run"].AsInt(1));
+  if (const Json& expected = context["iterations_expected"]; expected.is_int())
+    text += fmt::format(", {} items", expected.AsInt());
+  if (context["__cursor_loop"].AsBool()) text += ", cursor";
+  if (const Json& args = context["args"]; !args.empty()) text += " " + WriteJson(args);
+  return text;
+}
+
+std::string IssueText(const engine::Event& event) {
+  std::string text = event.meta["tool_kind"].ToString();
+  if (const Json& index = event.meta["iteration_index"]; index.is_int())
+    text += fmt::format(", item {}", index.AsInt());
+  if (const std::int64_t attempt = event.meta["attempt"].AsInt(1); attempt > 1)
+    text += fmt::format(", attempt {}", attempt);
+  if (const std::int64_t child = event.meta["child_execution_id"].AsInt(); child != 0)
+    text += fmt::format(", run {}", child);
+  return text;
+}
+
+std::string WorkerText(const engine::Event& event) { return event.worker_id; }
+std::string ReasonText(const engine::Event& event) { return event.meta["reason"].ToString(); }
+std::string ValuesText(const engine::Event& event) {
+  const Json& values = event.result["context"]["values"];
+  return values.empty() ? "" : WriteJson(values);
+}
+std::string NoText(const engine::Event&) { return ""; }
+
+struct Words {
+  engine::EventType type;
+  std::string (*text)(const engine::Event&);
+};
+constexpr Words kWords[] = {
+    {engine::EventType::kPlaybookStarted, StartText},
+    {engine::EventType::kPlaybookCompleted, DataText},
+    {engine::EventType::kPlaybookCancelled, ReasonText},
+    {engine::EventType::kStepEnter, EnterText},
+    {engine::EventType::kStepSkipped, ReasonText},
+    {engine::EventType::kLoopDone, EndText},
+    {engine::EventType::kCtxUpdated, ValuesText},
+    {engine::EventType::kCommandIssued, IssueText},
+    {engine::EventType::kCommandClaimed, WorkerText},
+    {engine::EventType::kCommandStarted, WorkerText},
+    {engine::EventType::kCallDone, DataText},
+    {engine::EventType::kCommandCompleted, EndText},
+    {engine::EventType::kCommandFailed, EndText},
+    {engine::EventType::kCommandCancelled, ReasonText},
+};
+
+std::string ChangeText(const engine::Event& event) {
+  auto text_of = NoText;
+  for (const Words& words : kWords) {
+    if (words.type == event.type) text_of = words.text;
+  }
+  const std::string text = text_of(event);
+  if (event.error.empty() || event.error == text) return text;
+  return text.empty() ? event.error : fmt::format("{}: {}", text, event.error);
+}
+
+// ---- showing
+
+engine::Event Redacted(engine::Event event) {
+  event.context = Redact(event.context);
+  event.result = Redact(event.result);
+  event.meta = Redact(event.meta);
+  event.error = RedactText(event.error);
+  return event;
+}
+
+std::string LineOf(const engine::Event& event, std::size_t width, const Console& console) {
+  const std::string_view type =
+      event.type_name.empty() ? engine::EventName(event.type) : event.type_name;
+  const std::string time = FormatTime(event.ingest_us).substr(11, 12);
+  std::string line = fmt::format("{:>6}  {}  {:<{}}  {:<{}}  ", event.seq, time, type, kTypeWidth,
+                                 Cut(OneLine(event.node_name), kStepWidth), kStepWidth);
+  const std::size_t used = line.size() + 11;
+  const std::size_t points = width > used + 10 ? width - used : kChangePointsMax;
+  const std::string status = fmt::format("{:<9}", event.status);
+  const bool failed = event.status == "FAILED" || !event.error.empty();
+  const bool ended = engine::IsTerminal(event.type);
+  line += console.Paint(failed  ? Style::kRed
+                        : ended ? StyleOfStatus(event.status)
+                                : Style::kPlain,
+                        status);
+  line += "  " + Cut(OneLine(ChangeText(event)), points);
+  while (line.back() == ' ') line.pop_back();
+  return line + "\n";
+}
+
+bool Matches(const std::vector<std::string>& types, std::string_view name) {
+  return types.empty() || std::ranges::any_of(types, [&](std::string_view type) {
+           if (type.ends_with('*')) return name.starts_with(type.substr(0, type.size() - 1));
+           return type == name;
+         });
+}
+
+// Follows one run; remembers how far it is.
+class Follower {
+ public:
+  Follower(const Options& options, const store::Store& store, Console& console)
+      : options_(options),
+        store_(store),
+        console_(console),
+        seq_(options.after),
+        left_(options.limit),
+        width_(TerminalWidth(console)) {}
+
+  // Shows everything up to the head that the run has now.
+  Status CatchUp(std::int64_t execution_id) {
+    while (left_ > 0) {
+      NOETL_ASSIGN(const std::vector<engine::Event> events,
+                   store_.ReadEvents(execution_id, seq_, kPageEvents));
+      std::string text;
+      for (const engine::Event& event : events) {
+        seq_ = event.seq;
+        if (left_ > 0) Show(event, text);
+      }
+      console_.Out(text);
+      if (std::ssize(events) < kPageEvents) break;
+    }
+    return {};
+  }
+  bool done() const { return left_ <= 0; }
+
+ private:
+  void Show(const engine::Event& event, std::string& text) {
+    if (!Matches(options_.types, event.type_name)) return;
+    if (!options_.step.empty() && event.node_name != options_.step) return;
+    --left_;
+    const engine::Event shown = options_.no_redact ? event : Redacted(event);
+    switch (options_.output) {
+      case Output::kTable: text += LineOf(shown, width_, console_); break;
+      case Output::kJson: text += WriteJson(engine::EventToJson(shown)) + "\n"; break;
+      case Output::kYaml: text += "---\n" + WriteYaml(engine::EventToJson(shown)); break;
+    }
+  }
+
+  const Options& options_;
+  const store::Store& store_;
+  Console& console_;
+  std::int64_t seq_;
+  std::int64_t left_;
+  std::size_t width_;
+};
+
+Status ShowEvents(const Options& options, Console& console) {
+  NOETL_ASSIGN(const Data data, OpenData(options.data, console));
+  NOETL_ASSIGN(store::ExecutionRow row, FindRun(*data.store, options.id));
+  Follower follower(options, *data.store, console);
+  NOETL_TRY(follower.CatchUp(row.execution_id));
+  SystemClock clock;
+  while (options.follow && !row.terminal && !follower.done()) {
+    clock.SleepMicros(kFollowPauseUs);
+    NOETL_ASSIGN(std::optional<store::ExecutionRow> now, data.store->Find(row.execution_id));
+    if (!now) return Fail("not_found", fmt::format("run {} was purged", row.execution_id));
+    row = *std::move(now);
+    // The row was read first: what it counts is there.
+    NOETL_TRY(follower.CatchUp(row.execution_id));
+  }
+  return {};
+}
+
+}  // namespace
+
+Action DeclareEvents(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  AddIdArgument(app, &options->id)->required();
+  app.add_option("--type", options->types,
+                 "only events of this type; command.* means all that begin so; may be repeated")
+      ->type_name("TYPE")
+      ->expected(1)
+      ->take_all();
+  app.add_option("--step", options->step, "only events of this step")->type_name("STEP");
+  app.add_option("--after", options->after, "only events after this number")
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->type_name("SEQ");
+  app.add_option("--limit", options->limit, "so many at most")
+      ->check(CLI::PositiveNumber.description(""))
+      ->type_name("N");
+  app.add_flag("-f,--follow", options->follow, "go on until the run has ended");
+  AddRedactOption(app, &options->no_redact);
+  AddOutputOptions(app, &options->output);
+  AddDataOption(app, &options->data);
+  return [options](Console& console) {
+    const Status done = ShowEvents(*options, console);
+    return done ? kExitOk : Complain("events", done.error(), console);
+  };
+}
+
+}  // namespace noetl::cli
