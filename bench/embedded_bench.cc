@@ -1,6 +1,6 @@
 // One machine from end to end: real threads, a real disk, the worker of this process.
 //
-//   embedded_bench [--quick] [--dir DIR] [--json FILE]
+//   embedded_bench [--quick] [--workflows] [--dir DIR] [--json FILE]
 //
 // Each figure is taken three times and stands beside a floor from the same run: what the machine needs
 // for the part that nobody can leave out. Prints a table; --json writes the same as JSON. The
@@ -82,28 +82,34 @@ class Counter final : public conductor::Listener {
     if (execution.terminal) {
       ++ended_;
       if (execution.status != "COMPLETED")
-        Give(fmt::format("a run of {} ended {}: {}", execution.path, execution.status, execution.error));
+        Give(fmt::format("a run of {} ended {}: {}", execution.path, execution.status,
+                         execution.error));
     }
-    wake_.notify_all();
+    // Waking somebody for every commit would be measured too.
+    if (ended_ >= wanted_runs_ || events_ >= wanted_events_) wake_.notify_all();
   }
   void Reset() {
     const std::lock_guard lock(mutex_);
     ended_ = events_ = 0;
   }
-  void WaitForRuns(std::int64_t count) {
-    std::unique_lock lock(mutex_);
-    wake_.wait(lock, [&] { return ended_ >= count; });
-  }
-  void WaitForEvents(std::int64_t count) {
-    std::unique_lock lock(mutex_);
-    wake_.wait(lock, [&] { return events_ >= count; });
-  }
+  void WaitForRuns(std::int64_t count) { Wait(count, INT64_MAX); }
+  void WaitForEvents(std::int64_t count) { Wait(INT64_MAX, count); }
 
  private:
+  void Wait(std::int64_t runs, std::int64_t events) {
+    std::unique_lock lock(mutex_);
+    wanted_runs_ = runs;
+    wanted_events_ = events;
+    wake_.wait(lock, [&] { return ended_ >= runs || events_ >= events; });
+    wanted_runs_ = wanted_events_ = INT64_MAX;
+  }
+
   std::mutex mutex_;
   std::condition_variable wake_;
   std::int64_t ended_ = 0;
   std::int64_t events_ = 0;
+  std::int64_t wanted_runs_ = INT64_MAX;
+  std::int64_t wanted_events_ = INT64_MAX;
 };
 
 struct Machine {
@@ -202,9 +208,10 @@ double WorkflowsPerSecond(Machine& machine, std::int64_t count) {
   const std::int64_t catalog = machine.Register("bench/one", Chain(1));
   // Enough to keep the disk busy; a caller that starts without limit would measure the queue.
   constexpr std::int64_t kOpenMax = 4'000;
+  constexpr std::int64_t kStep = 500;
   const auto start = Steady::now();
   for (std::int64_t i = 0; i < count; ++i) {
-    if (i >= kOpenMax) machine.counter.WaitForRuns(i - kOpenMax);
+    if (i >= kOpenMax && i % kStep == 0) machine.counter.WaitForRuns(i - kOpenMax + kStep);
     machine.node->conductor().Start({.catalog_id = catalog}, [](const auto& started) {
       if (!started) Give(started.error().message);
     });
@@ -316,6 +323,7 @@ int StayIdle(const std::string& directory) {
 
 struct Options {
   bool quick = false;
+  bool workflows_only = false;  // for a profile
   std::string directory = "/var/tmp";
   std::string json;
 };
@@ -346,6 +354,11 @@ class Bench {
   void Once(const std::string& directory) {
     const std::int64_t flows = options_.quick ? 20'000 : 60'000;
     const std::int64_t items = options_.quick ? 30'000 : 100'000;
+    if (options_.workflows_only) {
+      Machine machine(directory);
+      flows_.runs.push_back(WorkflowsPerSecond(machine, flows));
+      return;
+    }
     step_.floors.push_back(SyncUs(directory));
     append_.floors.push_back(RawInsertsPerSecond(Fresh()));
     append_.runs.push_back(AppendsPerSecond(Fresh()));
@@ -412,6 +425,7 @@ int Main(int argc, char** argv) {
       return argv[++i];
     };
     if (flag == "--quick") options.quick = true;
+    else if (flag == "--workflows") options.workflows_only = true;
     else if (flag == "--dir") options.directory = value();
     else if (flag == "--json") options.json = value();
     else if (flag == "--idle") return StayIdle(value());

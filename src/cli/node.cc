@@ -1,5 +1,6 @@
 #include "cli/node.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace {
 
 // Commands that the worker of this process holds at once. Kinds that start processes have limits of
 // their own, below.
-constexpr int kSlots = 64;
+constexpr int kSlots = 1'000;
 // Python and shell calls at once, for each core.
 constexpr int kProcessesPerCore = 4;
 
@@ -136,9 +137,17 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
   return node;
 }
 
+// Threads have names, for those who look with `top -H`.
 void Node::RunLoops() {
-  for (const auto& loop : lane_loops_) threads_.emplace_back([loop = loop.get()] { loop->Run(); });
-  threads_.emplace_back([loop = worker_loop_.get()] { loop->Run(); });
+  const auto run = [this](EventLoop* loop, const std::string& name) {
+    threads_.emplace_back([loop, name] {
+      pthread_setname_np(pthread_self(), name.c_str());
+      loop->Run();
+    });
+  };
+  for (std::size_t i = 0; i < lane_loops_.size(); ++i)
+    run(lane_loops_[i].get(), fmt::format("lane-{}", i));
+  run(worker_loop_.get(), "worker");
 }
 
 // Old runs go in small pieces, so that the lane it runs on is not held up.

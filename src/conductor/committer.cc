@@ -1,5 +1,7 @@
 #include "conductor/committer.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -49,6 +51,7 @@ void ThreadCommitter::Submit(std::vector<std::unique_ptr<store::UnitRows>> units
 }
 
 void ThreadCommitter::Run() {
+  pthread_setname_np(pthread_self(), "committer");
   std::vector<Job> jobs;
   for (;;) {
     {

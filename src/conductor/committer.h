@@ -38,7 +38,7 @@ class Committer {
 };
 
 // A larger transaction would make the next one wait too long; one unit may be larger.
-inline constexpr std::size_t kCommitEventsMax = 4'000;
+inline constexpr std::size_t kCommitEventsMax = 2'000;
 inline constexpr std::size_t kCommitBytesMax = 8u << 20;
 
 // Commits on a thread of its own.

@@ -88,10 +88,13 @@ void Lane::Drain() {
   for (Committed& result : committed) {
     touched.push_back(result.unit->execution_id);
     Finish(result);
+    if (grants_.size() >= kHandOver) HandOut();
   }
+  HandOut();
   for (const std::int64_t id : touched) {
     const auto found = executions_.find(id);
     if (found != executions_.end()) Serve(*found->second);
+    if (outgoing_.size() >= kHandOver) Submit();
   }
   Submit();
   HandOut();

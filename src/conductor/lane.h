@@ -92,6 +92,9 @@ inline constexpr std::int64_t kSnapshotBytesPerEvent = 256;
 // ... or after this long and this many.
 inline constexpr std::int64_t kSnapshotPauseUs = 30'000'000;
 inline constexpr std::int64_t kSnapshotEventsSlow = 50;
+// Units and grants are handed over when this many have gathered, so that committer and worker need
+// not wait until the lane has been through all its mail.
+inline constexpr std::size_t kHandOver = 64;
 // How long a lane waits before it tries again to write.
 inline constexpr std::int64_t kRetryUsMin = 100'000;
 inline constexpr std::int64_t kRetryUsMax = 5'000'000;

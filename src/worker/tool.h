@@ -27,11 +27,11 @@ struct ToolCall {
   std::string step;
   std::string label;  // of the task in a pipeline, else empty
   std::string kind;
-  Json config;   // rendered fields, without kind, name, set, spec, output
-  Json input;    // bound variables: the members of `input`/`args` (a map)
-  Json context;  // what code may look at besides: {workload, ctx, iter?, execution_id, step ...}
-  Json spec;     // the task's spec block (sandbox, python.reuse ...), or null
-  int attempt = 1;         // of this task or call
+  Json config;      // rendered fields, without kind, name, set, spec, output
+  Json input;       // bound variables: the members of `input`/`args` (a map)
+  Json context;     // what code may look at besides: {workload, ctx, iter?, execution_id, step ...}
+  Json spec;        // the task's spec block (sandbox, python.reuse ...), or null
+  int attempt = 1;  // of this task or call
   std::int64_t fence = 1;  // attempt of the command
   std::string idempotency_key;
   // Declared limit of this call; the kind's default counts when there is none.
