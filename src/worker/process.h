@@ -29,7 +29,7 @@ struct ProcessLimits {
   std::int64_t output_bytes_max = 8 << 20;  // per stream
   std::int64_t file_bytes_max = 1 << 30;
   std::int64_t open_files_max = 256;
-  std::int64_t processes_max = 128;
+  std::int64_t processes_max = 64;
   std::int64_t stop_grace_ms = kStopGraceMs;
 };
 
