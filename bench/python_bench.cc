@@ -4,12 +4,12 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/event_loop.h"
+#include "base/temporary_directory.h"
 #include "worker/process.h"
 #include "worker/tools/registry.h"
 
@@ -124,10 +124,9 @@ void BareForks(Supervisor* supervisor, EventLoop* loop) {
 }
 
 int Main() {
-  std::string folder = std::filesystem::temp_directory_path() / "noetl-python-bench-XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) return 1;
+  const TemporaryDirectory folder;
   EventLoop loop;
-  auto supervisor = Supervisor::Create(&loop, folder);
+  auto supervisor = Supervisor::Create(&loop, folder.path());
   if (!supervisor) return 1;
   {
     const std::unique_ptr<Tool> tool =
@@ -139,8 +138,6 @@ int Main() {
     bench.Sustained();
   }
   BareForks(supervisor->get(), &loop);
-  supervisor->reset();
-  std::filesystem::remove_all(folder);
   return 0;
 }
 

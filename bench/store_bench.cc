@@ -10,6 +10,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include "base/temporary_directory.h"
 #include "sample_units.h"
 #include "store/chain.h"
 #include "store/sqlite/sqlite_store.h"
@@ -28,7 +29,7 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 }
 
 void Commit(benchmark::State& state, bool one_run) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   auto store = OpenSqliteStore({.directory = directory.path()});
   if (!store) return state.SkipWithError(store.error().message.c_str());
   Batch batch(one_run);
@@ -69,7 +70,7 @@ BENCHMARK(CommitOneRun)->Unit(benchmark::kMillisecond)->UseRealTime()->Iteration
 
 // The floor: as many rows and bytes in one column, without an index, with the same transactions.
 void RawRows(benchmark::State& state) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   sqlite3* handle = nullptr;
   sqlite3_open((directory.path() + "/raw.db").c_str(), &handle);
   sqlite3_exec(handle,
@@ -98,7 +99,7 @@ void RawRows(benchmark::State& state) {
 BENCHMARK(RawRows)->Name("CommitFloor_OneColumn")->Unit(benchmark::kMillisecond)->UseRealTime();
 
 void RawSync(benchmark::State& state) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   const int file = open((directory.path() + "/raw").c_str(), O_RDWR | O_CREAT, 0600);
   const std::string block(static_cast<std::size_t>(state.range(0)), 'x');
   constexpr off_t kPlaces = 16;  // written over and over, as a log that starts over is
@@ -121,7 +122,7 @@ BENCHMARK(RawSync)
 
 // A small unit alone: what one sequential step waits for.
 void CommitSingleUnit(benchmark::State& state) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   auto store = OpenSqliteStore({.directory = directory.path()});
   if (!store) return state.SkipWithError(store.error().message.c_str());
   Batch batch(true);
@@ -141,7 +142,7 @@ void CommitSingleUnit(benchmark::State& state) {
 BENCHMARK(CommitSingleUnit)->Unit(benchmark::kMicrosecond)->UseRealTime();
 
 void ReadEvents(benchmark::State& state) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   auto store = OpenSqliteStore({.directory = directory.path()});
   if (!store) return state.SkipWithError(store.error().message.c_str());
   Batch batch(true);

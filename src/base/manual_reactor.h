@@ -23,6 +23,7 @@ class ManualReactor final : public Reactor {
   void Post(Task task) override {
     const std::lock_guard lock(mutex_);
     queue_.push_back(std::move(task));
+    ++posts_;
   }
   TimerId After(std::int64_t delay_us, Task task) override {
     const TimerId id = ++last_timer_;
@@ -44,7 +45,15 @@ class ManualReactor final : public Reactor {
     while (!timers_.empty() && timers_.begin()->first.first <= until) RunTimer();
     clock_->Advance(until - clock_->MonotonicMicros());
   }
+  void AdvanceMs(std::int64_t delay_ms) { Advance(delay_ms * 1'000); }
+  // Until there is neither a task nor a timer.
+  void RunUntilIdle() {
+    RunPosted();
+    while (!timers_.empty()) RunTimer();
+  }
   std::size_t timers() const { return timers_.size(); }
+  // Tasks that were ever posted.
+  std::size_t posts() const { return posts_; }
 
  private:
   std::optional<Task> Take() {
@@ -66,6 +75,7 @@ class ManualReactor final : public Reactor {
   std::deque<Task> queue_;
   std::map<std::pair<std::int64_t, TimerId>, Task> timers_;
   TimerId last_timer_ = 0;
+  std::size_t posts_ = 0;
 };
 
 }  // namespace noetl

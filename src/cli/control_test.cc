@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json_io.h"
+#include "base/temporary_directory.h"
 
 namespace noetl::cli {
 namespace {
@@ -21,12 +22,6 @@ namespace fs = std::filesystem;
 
 class ControlTest : public testing::Test {
  protected:
-  ControlTest() {
-    std::string pattern = (fs::temp_directory_path() / "control.XXXXXX").string();
-    directory_ = mkdtemp(pattern.data());
-  }
-  ~ControlTest() override { fs::remove_all(directory_); }
-
   std::unique_ptr<ControlServer> Serve(ControlServer::Handler handler,
                                        std::int64_t idle_ms = kControlIdleMs) {
     auto server = ControlServer::Serve(directory_, std::move(handler), idle_ms);
@@ -55,7 +50,8 @@ class ControlTest : public testing::Test {
     return text;
   }
 
-  std::string directory_;
+  const TemporaryDirectory temporary_;
+  std::string directory_ = temporary_.path();
 };
 
 TEST_F(ControlTest, AnswersRequestsAndErrors) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/temporary_directory.h"
 #include "conductor/lane.h"
 #include "conductor/testing.h"
 #include "store/chain.h"
@@ -255,7 +256,7 @@ workflow:
 // ---- many at once
 
 TEST(Conductor, AThousandConcurrentStepsShareTheirSyncs) {
-  const store::TestDirectory directory;
+  const TemporaryDirectory directory;
   std::atomic<std::int64_t> syncs = 0;
   Machine machine({.slots = 1'000, .sqlite = directory.path(), .syncs = &syncs});
   machine.Register("one", kOneStep);

@@ -1,14 +1,14 @@
 #include "sim/fault_properties.h"
 
-#include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "base/check.h"
+#include "base/temporary_directory.h"
 #include "engine/fold.h"
 #include "sim/invariants.h"
 
@@ -43,37 +43,17 @@ Result<std::vector<Part>> PartsOf(const Plan& plan) {
   return parts;
 }
 
-// A directory for a store, removed at the end.
-class StoreDirectory {
- public:
-  explicit StoreDirectory(bool wanted) {
-    if (!wanted) return;
-    std::string pattern = (std::filesystem::temp_directory_path() / "noetl-sim-XXXXXX").string();
-    NOETL_CHECK(mkdtemp(pattern.data()) != nullptr, "no temporary directory");
-    path_ = pattern;
-  }
-  ~StoreDirectory() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  StoreDirectory(const StoreDirectory&) = delete;
-  StoreDirectory& operator=(const StoreDirectory&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 // One history, with the promises that need to know the plan.
 class History {
  public:
   History(const Plan& plan, const std::vector<Part>& parts, const FaultCheck& check)
-      : parts_(parts), check_(check), tools_(plan), directory_(check.sqlite) {
+      : parts_(parts), check_(check), tools_(plan) {
+    if (check.sqlite) directory_.emplace();
     options_.seed = check.seed;
     options_.faults = check.faults;
     options_.copies = check.copies;
     options_.tools = &tools_;
-    options_.directory = directory_.path();
+    if (directory_) options_.directory = directory_->path();
     options_.semantics.step_error_fails = plan.step_error_fails;
     options_.semantics.status_from_steps = plan.status_from_steps;
     options_.semantics.max_attempts = kMaxAttempts;
@@ -142,7 +122,7 @@ class History {
   const std::vector<Part>& parts_;
   const FaultCheck& check_;
   PlannedTools tools_;
-  StoreDirectory directory_;
+  std::optional<TemporaryDirectory> directory_;
   MachineOptions options_;
   std::map<std::int64_t, Model> models_;
   std::string failure_;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/temporary_directory.h"
 #include "base/testing.h"
 #include "store/memory/memory_store.h"
 #include "store/sqlite/sqlite_store.h"
@@ -51,7 +52,7 @@ class StoreContract : public testing::TestWithParam<Implementation> {
     EXPECT_EQ(*findings, std::vector<std::string>());
   }
 
-  TestDirectory directory_;
+  TemporaryDirectory directory_;
   std::unique_ptr<Store> store_;
 };
 

@@ -8,13 +8,14 @@
 
 #include <fstream>
 
+#include "base/temporary_directory.h"
 #include "store/testing.h"
 
 namespace noetl::store {
 namespace {
 
 TEST(DirectoryLock, MakesAPrivateDirectory) {
-  TestDirectory parent;
+  TemporaryDirectory parent;
   const std::string path = parent.path() + "/a/b";
   const auto lock = DirectoryLock::Acquire(path);
   ASSERT_TRUE(lock.has_value()) << lock.error().message;
@@ -24,7 +25,7 @@ TEST(DirectoryLock, MakesAPrivateDirectory) {
 }
 
 TEST(DirectoryLock, OneOwnerInAProcess) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   auto first = DirectoryLock::Acquire(directory.path());
   ASSERT_TRUE(first.has_value());
   const auto second = DirectoryLock::Acquire(directory.path());
@@ -35,7 +36,7 @@ TEST(DirectoryLock, OneOwnerInAProcess) {
 }
 
 TEST(DirectoryLock, ARunningProcessKeepsOthersOutUntilItDies) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = fork();
@@ -60,7 +61,7 @@ TEST(DirectoryLock, ARunningProcessKeepsOthersOutUntilItDies) {
 }
 
 TEST(DirectoryLock, SaysWhyADirectoryCannotBeUsed) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   const std::string file = directory.path() + "/file";
   std::ofstream(file) << "x";
   EXPECT_EQ(CodeOf(DirectoryLock::Acquire(file)), "io");

@@ -1,39 +1,16 @@
-// Shared by tests of the store: runs that grow unit by unit, and directories that go away.
+// Shared by tests of the store: runs that grow unit by unit.
 #pragma once
 
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "base/check.h"
 #include "base/json_io.h"
 #include "store/chain.h"
 #include "store/store.h"
 
 namespace noetl::store {
-
-// A new directory under the system's place for temporary files, removed at the end.
-class TestDirectory {
- public:
-  TestDirectory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "noetl-store-XXXXXX").string();
-    NOETL_CHECK(mkdtemp(pattern.data()) != nullptr, "no temporary directory");
-    path_ = pattern;
-  }
-  ~TestDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TestDirectory(const TestDirectory&) = delete;
-  TestDirectory& operator=(const TestDirectory&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // A run and the units that make it grow, numbered and chained as a lane does it.
 class TestRun {

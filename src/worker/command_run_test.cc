@@ -161,9 +161,9 @@ TEST_F(CommandRunTest, RetriesAfterDelaysWithTheSlotGivenBack) {
   tools_["slow"].AnswerLast(Flaky());
   reactor_.RunPosted();
   EXPECT_EQ(server_.free_slots, 1);
-  reactor_.Advance(1'999);
+  reactor_.AdvanceMs(1'999);
   EXPECT_EQ(tools_["slow"].count(), 1U);
-  reactor_.Advance(1);
+  reactor_.AdvanceMs(1);
   EXPECT_EQ(tools_["slow"].count(), 2U);
   EXPECT_EQ(tools_["slow"].last().call.attempt, 2);
   EXPECT_EQ(server_.free_slots, 0);
@@ -202,9 +202,9 @@ TEST_F(CommandRunTest, ACallWithoutALimitHasTheWorkersOwn) {
   options_.call_timeout_ms = 90'000;
   tools_["slow"].stops_at_once = false;
   Run(Single("slow", "{}"));
-  reactor_.Advance(89'999);
+  reactor_.AdvanceMs(89'999);
   EXPECT_EQ(tools_["slow"].last().stops, 0);
-  reactor_.Advance(1);
+  reactor_.AdvanceMs(1);
   EXPECT_EQ(tools_["slow"].last().stops, 1);
   EXPECT_EQ(Ends(), 0U);  // until it has stopped
   ToolAnswer answer = FakeTool::Cancelled();
@@ -223,9 +223,9 @@ TEST_F(CommandRunTest, ACallWithoutALimitHasTheWorkersOwn) {
 
 TEST_F(CommandRunTest, ADeclaredLimitIsTheToolsToKeepFirst) {
   Run(Single("slow", R"({"timeout_ms": 5000})"));
-  reactor_.Advance(5'000 + kStopGraceMs);
+  reactor_.AdvanceMs(5'000 + kStopGraceMs);
   EXPECT_EQ(tools_["slow"].last().stops, 0);
-  reactor_.Advance(1'000);
+  reactor_.AdvanceMs(1'000);
   EXPECT_EQ(tools_["slow"].last().stops, 1);
   tools_["slow"].AnswerLast(FakeTool::Cancelled());
   reactor_.RunPosted();
@@ -235,7 +235,7 @@ TEST_F(CommandRunTest, ADeclaredLimitIsTheToolsToKeepFirst) {
 TEST_F(CommandRunTest, AnAnswerThatRacesWithTheLimitCounts) {
   options_.call_timeout_ms = 1'000;
   Run(Single("slow", "{}"));
-  reactor_.Advance(1'000);
+  reactor_.AdvanceMs(1'000);
   tools_["slow"].AnswerLast(Success(Json("just in time")));
   reactor_.RunPosted();
   EXPECT_EQ(ToolResult()["data"], Json("just in time"));
@@ -326,7 +326,7 @@ TEST_F(CommandRunTest, PoliciesJumpAndRetryWithDelays) {
   tools_["slow"].AnswerLast(Flaky());
   reactor_.RunPosted();
   EXPECT_EQ(server_.free_slots, 1);
-  reactor_.Advance(5'000);
+  reactor_.AdvanceMs(5'000);
   EXPECT_EQ(server_.free_slots, 0);
   EXPECT_EQ(tools_["slow"].last().call.attempt, 2);
   for (int i = 0; i < 10 && Ends() == 0; ++i) {
@@ -527,7 +527,7 @@ TEST_F(ChildTest, NobodyWaits) {
 
 TEST_F(ChildTest, TakesTooLong) {
   Run(Tasks(kTasks));
-  reactor_.Advance(engine::kReturnStepTimeoutMs);
+  reactor_.AdvanceMs(engine::kReturnStepTimeoutMs);
   EXPECT_EQ(ToolResult()["error_info"]["kind"].AsString(), "timeout");
   Done()(Ended("COMPLETED"));  // too late
   reactor_.RunPosted();
@@ -564,9 +564,9 @@ TEST_F(LogTest, IsFlushedByTimeAndBySize) {
   options_.log_flush_bytes = 4;
   Run(Single("slow", "{}"));
   Write("ab");
-  reactor_.Advance(199);
+  reactor_.AdvanceMs(199);
   EXPECT_EQ(server_.reports.size(), 0U);
-  reactor_.Advance(1);
+  reactor_.AdvanceMs(1);
   ASSERT_EQ(server_.reports.size(), 1U);
   EXPECT_FALSE(server_.reports[0].ends);
   EXPECT_TRUE(server_.reports[0].events.empty());
@@ -607,13 +607,13 @@ TEST_F(LogTest, TextIsSentAgainWithTheSameOffsets) {
   server_.answers = {Fail("overloaded", ""), Fail("io", ""), Fail("superseded", "")};
   Run(Single("slow", "{}"));
   Write("ab");
-  reactor_.Advance(kRetryFirstMs - 1);
+  reactor_.AdvanceMs(kRetryFirstMs - 1);
   EXPECT_EQ(server_.reports.size(), 1U);
   Write("c");  // does not hurry
-  reactor_.Advance(1);
+  reactor_.AdvanceMs(1);
   ASSERT_EQ(server_.reports.size(), 2U);
   EXPECT_EQ(server_.reports[1].logs[0].offset, 0);
-  reactor_.Advance(2 * kRetryFirstMs);
+  reactor_.AdvanceMs(2 * kRetryFirstMs);
   EXPECT_EQ(server_.reports.size(), 3U);  // refused: dropped
   Answer();
   EXPECT_TRUE(Last().logs.empty());
@@ -663,7 +663,7 @@ TEST_F(LogTest, TextOfATaskIsFlushedWhileTheNextIsSilent) {
   Write("early");
   Answer();
   EXPECT_EQ(tools_["slow"].count(), 2U);
-  reactor_.Advance(200);
+  reactor_.AdvanceMs(200);
   EXPECT_EQ(LogText("stdout"), "early");
   EXPECT_EQ(Ends(), 0U);
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/event_loop.h"
+#include "base/temporary_directory.h"
 #include "worker/process.h"
 #include "worker/process_tree.h"
 #include "worker/tool.h"
@@ -27,15 +28,9 @@ inline constexpr int kAttacks = 10;
 class ProcessTest : public testing::Test {
  public:
   ProcessTest() {
-    std::string name = testing::TempDir() + "noetl-process-XXXXXX";
-    folder_ = mkdtemp(name.data());
     auto created = Supervisor::Create(&loop_, folder_);
     EXPECT_TRUE(created.has_value());
     supervisor_ = std::move(*created);
-  }
-  ~ProcessTest() override {
-    supervisor_.reset();
-    std::filesystem::remove_all(folder_);
   }
 
   // Serves the loop until the condition holds. It is a bound for a test that hangs, not a measure.
@@ -108,7 +103,8 @@ class ProcessTest : public testing::Test {
   }
 
   EventLoop loop_;
-  std::string folder_;
+  const TemporaryDirectory temporary_;
+  const std::string& folder_ = temporary_.path();
   std::unique_ptr<Supervisor> supervisor_;
 };
 

@@ -1,15 +1,13 @@
 // Shared by the tests of the worker: a reactor driven by hand, tools and a server that do as told.
 //
-// Time is virtual: `FakeReactor` moves the clock to the next timer when nothing else is left to do.
+// Time is virtual: `ManualReactor` moves the clock to the next timer when nothing else is left to do.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,71 +19,10 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/json_io.h"
-#include "base/reactor.h"
+#include "base/manual_reactor.h"
 #include "worker/worker.h"
 
 namespace noetl::worker {
-
-class FakeReactor final : public Reactor {
- public:
-  explicit FakeReactor(ManualClock* clock) : clock_(clock) {}
-
-  void Post(Task task) override {
-    const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(task));
-    ++posts_;
-  }
-  TimerId After(std::int64_t delay_us, Task task) override {
-    const TimerId id = ++last_timer_;
-    timers_.emplace(std::pair(clock_->MonotonicMicros() + delay_us, id), std::move(task));
-    return id;
-  }
-  void CancelTimer(TimerId timer) override {
-    std::erase_if(timers_, [&](const auto& entry) { return entry.first.second == timer; });
-  }
-
-  // Everything that needs no time to pass.
-  void RunPosted() {
-    while (std::optional<Task> task = Take()) (*task)();
-  }
-  // Everything that is due within this time.
-  void Advance(std::int64_t delay_ms) {
-    const std::int64_t until = clock_->MonotonicMicros() + delay_ms * 1'000;
-    RunPosted();
-    while (!timers_.empty() && timers_.begin()->first.first <= until) RunTimer();
-    clock_->Advance(until - clock_->MonotonicMicros());
-  }
-  // Until there is neither a task nor a timer.
-  void RunUntilIdle() {
-    RunPosted();
-    while (!timers_.empty()) RunTimer();
-  }
-
-  std::size_t posts() const { return posts_; }
-  std::size_t timers() const { return timers_.size(); }
-
- private:
-  std::optional<Task> Take() {
-    const std::lock_guard lock(mutex_);
-    if (queue_.empty()) return std::nullopt;
-    Task task = std::move(queue_.front());
-    queue_.pop_front();
-    return task;
-  }
-  void RunTimer() {
-    auto node = timers_.extract(timers_.begin());
-    clock_->Advance(std::max<std::int64_t>(node.key().first - clock_->MonotonicMicros(), 0));
-    node.mapped()();
-    RunPosted();
-  }
-
-  ManualClock* clock_;
-  std::mutex mutex_;
-  std::deque<Task> queue_;
-  std::map<std::pair<std::int64_t, TimerId>, Task> timers_;
-  TimerId last_timer_ = 0;
-  std::size_t posts_ = 0;
-};
 
 inline ToolAnswer Success(Json payload) {
   ToolAnswer answer;
@@ -309,7 +246,7 @@ class WorkerTest : public testing::Test {
   }
 
   ManualClock clock_{kStartUs};
-  FakeReactor reactor_{&clock_};
+  ManualReactor reactor_{&clock_};
   SequentialIds ids_{1'000};
   FakeTools tools_;
   FakeServer server_;

@@ -107,7 +107,7 @@ TEST_F(HoldingTest, ATurnIsFreeWhileARetryWaits) {
   slow().Answer(0, Failed("slow", "connection", "X", true, "x"));
   reactor_.RunPosted();
   ASSERT_EQ(slow().count(), 2U);
-  reactor_.Advance(10'000);
+  reactor_.AdvanceMs(10'000);
   EXPECT_EQ(slow().count(), 2U);  // in the queue again
   slow().Answer(1, Success(Json()));
   reactor_.RunPosted();
@@ -154,7 +154,7 @@ TEST_F(HoldingTest, AReportIsSentUntilItArrives) {
   std::int64_t before = clock_.MonotonicMillis();
   while (reactor_.timers() > 0) {
     const std::size_t sent = server_.reports.size();
-    while (server_.reports.size() == sent) reactor_.Advance(1);
+    while (server_.reports.size() == sent) reactor_.AdvanceMs(1);
     delays.push_back(clock_.MonotonicMillis() - before);
     before = clock_.MonotonicMillis();
   }

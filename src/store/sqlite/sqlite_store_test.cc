@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 
+#include "base/temporary_directory.h"
 #include "base/testing.h"
 #include "store/sqlite/connection.h"
 #include "store/sqlite/fault_vfs.h"
@@ -38,7 +39,7 @@ std::vector<std::string> FilesIn(const std::string& directory) {
 }
 
 TEST(SqliteStore, FilesArePrivateAndOneIsLeft) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   const std::string path = directory.path() + "/deep/er";
   {
     const auto store = MustOpen({.directory = path});
@@ -54,7 +55,7 @@ TEST(SqliteStore, FilesArePrivateAndOneIsLeft) {
 }
 
 TEST(SqliteStore, ReadersOfAnotherProcessSeeCommits) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   EXPECT_EQ(CodeOf(OpenSqliteStore({.directory = directory.path(), .read_only = true})), "io");
   const auto store = MustOpen({.directory = directory.path()});
   TestRun run(5);
@@ -69,7 +70,7 @@ TEST(SqliteStore, ReadersOfAnotherProcessSeeCommits) {
 }
 
 TEST(SqliteStore, RefusesFilesOfOthersAndOfTheFuture) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   const std::string path = directory.path() + "/noetl.db";
   {
     MustOpen({.directory = directory.path()});
@@ -93,7 +94,7 @@ TEST(SqliteStore, RefusesFilesOfOthersAndOfTheFuture) {
 }
 
 TEST(SqliteStore, AnEmptyFileIsNothingToReadYet) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   std::ofstream(directory.path() + "/noetl.db").flush();
   EXPECT_EQ(CodeOf(OpenSqliteStore({.directory = directory.path(), .read_only = true})),
             "not_found");
@@ -102,7 +103,7 @@ TEST(SqliteStore, AnEmptyFileIsNothingToReadYet) {
 }
 
 TEST(SqliteStore, LargeBodiesAreFilesAndDamageIsSeen) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   const auto store = MustOpen({.directory = directory.path()});
   TestRun run(5);
   UnitRows unit = run.Next(1);
@@ -125,8 +126,8 @@ TEST(SqliteStore, LargeBodiesAreFilesAndDamageIsSeen) {
 }
 
 TEST(SqliteStore, BackupIsAStore) {
-  TestDirectory directory;
-  TestDirectory target;
+  TemporaryDirectory directory;
+  TemporaryDirectory target;
   const auto store = MustOpen({.directory = directory.path()});
   TestRun run(5);
   UnitRows unit = run.Next(20);
@@ -146,7 +147,7 @@ TEST(SqliteStore, BackupIsAStore) {
 }
 
 TEST(SqliteStore, CheckFindsWhatIsWrong) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   const std::string path = directory.path() + "/noetl.db";
   const auto store = MustOpen({.directory = directory.path()});
   TestRun first(5);
@@ -170,7 +171,7 @@ TEST(SqliteStore, CheckFindsWhatIsWrong) {
 }
 
 TEST(SqliteStore, PositionsAreNeverUsedAgain) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   const std::string path = directory.path() + "/noetl.db";
   const auto newest = [&] {
     auto connection = *Connection::Open(path, Connection::Mode::kRead, "");
@@ -191,7 +192,7 @@ TEST(SqliteStore, PositionsAreNeverUsedAgain) {
 }
 
 TEST(SqliteStore, ALongRunIsPurgedInChunks) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   const auto store = MustOpen({.directory = directory.path()});
   TestRun run(5);
   ASSERT_TRUE(CommitOne(*store, run.Next(5000)).has_value());
@@ -202,7 +203,7 @@ TEST(SqliteStore, ALongRunIsPurgedInChunks) {
 }
 
 TEST(SqliteStore, OneSyncACommit) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   FaultVfs vfs;
   std::atomic<std::int64_t> syncs{0};
   const auto store = MustOpen({.directory = directory.path(), .syncs = &syncs, .vfs = vfs.name()});
@@ -222,7 +223,7 @@ TEST(SqliteStore, OneSyncACommit) {
 
 // The log is moved and starts over while commits go on; nothing is lost on the way.
 TEST(SqliteStore, TheLogStaysBounded) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   FaultVfs vfs;
   const auto store = MustOpen({.directory = directory.path(), .vfs = vfs.name()});
   TestRun run(5);
@@ -316,7 +317,7 @@ void CopyStore(const std::string& from, const std::string& to) {
 
 // Loses power at every operation of a workload, from opening the file to closing it.
 void LosePowerEverywhere(FaultVfs::Kind kind) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   FaultVfs vfs;
   const Workload workload;
   const std::string empty = directory.path() + "/empty";
@@ -358,7 +359,7 @@ TEST(SqliteCrash, APowerLossWhileTheFileIsMade) {
   for (const FaultVfs::Kind kind : {FaultVfs::Kind::kPowerLoss, FaultVfs::Kind::kTornWrite}) {
     FaultVfs vfs;
     for (std::int64_t operation = 1;; ++operation) {
-      TestDirectory directory;
+      TemporaryDirectory directory;
       vfs.FailFrom(operation, kind);
       (void)OpenSqliteStore({.directory = directory.path(), .vfs = vfs.name()});
       const bool reached = vfs.operations() >= operation;
@@ -375,7 +376,7 @@ TEST(SqliteCrash, APowerLossWhileTheFileIsMade) {
 
 // Fails from every operation on; after the first refused commit the disk is well again.
 void RecoverEverywhere(FaultVfs::Kind kind, const std::string& code) {
-  TestDirectory directory;
+  TemporaryDirectory directory;
   FaultVfs vfs;
   const Workload workload(12);
   const std::string empty = directory.path() + "/empty";
