@@ -27,12 +27,10 @@ build: setup ## build the program: build/release/noetl
 run: build ## run the tour: steps, branches, a loop, retries and a sub-playbook in three seconds
 	@$(NOETL) run examples/tour.yaml --data build/tour
 
-up: ## start server, worker and page (next milestone)
-	@echo "noetl up is not there yet: the server, the worker and the page come with the next milestone." >&2
-	@echo "Today you can check, format, test and simulate playbooks. Start with: make run" >&2
-	@exit 1
+up: build ## start server, worker and page on http://127.0.0.1:8082 (Ctrl-C stops them)
+	@$(NOETL) up --data build/up
 
-test: setup ## all tests: release, sanitizers, a short fuzz run (under 15 minutes on 2 cores)
+test: setup ## all tests: release, sanitizers, a short fuzz run
 	@scripts/test
 
 soak: setup ## the long tests: an hour of fuzzing, threads, more properties, planted bugs

@@ -49,9 +49,9 @@ run_ctest() {
 
 # run_fuzzers SECONDS [--seed=N]: builds the fuzzers and runs each for so long.
 run_fuzzers() {
-  local log=build/fuzz/run.log
-  if ! scripts/build fuzz; then
-    echo "failed: the fuzz build"
+  local log=build/asan/fuzz.log
+  if ! scripts/build asan; then
+    echo "failed: the build of the fuzzers"
     count 0 1
     return
   fi

@@ -58,6 +58,7 @@ struct ChildCall {
   std::int64_t parent_execution_id = 0;
   std::string parent_command_id;
   std::string parent_step;
+  std::string key;  // "<task>:<visit>": the call within its command
   std::string path;
   Json version;  // number, or null for the newest
   Json payload;
@@ -82,6 +83,9 @@ class ServerEnd {
   // Starts a child; `done` is called when it has ended (status COMPLETED, FAILED or CANCELLED; with
   // wait false: "STARTED" at once).
   virtual void RunChild(ChildCall call, ChildDone done) = 0;
+  // The secret of this name for a command of the run: {name, type, data}. "not_found" when nobody
+  // knows it, "unavailable" when it may be found later.
+  virtual void FindSecret(std::string alias, std::int64_t execution_id, Loaded found) = 0;
   // A command of the worker begins (+1) or ends (-1) to wait for something that needs no worker: a
   // retry's delay, a child. Meanwhile another command may have its slot.
   virtual void FreeSlots(int change) = 0;

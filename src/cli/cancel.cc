@@ -8,10 +8,12 @@
 #include "base/clock.h"
 #include "base/json_io.h"
 #include "cli/command.h"
+#include "cli/context.h"
 #include "cli/control.h"
 #include "cli/data.h"
 #include "cli/files.h"
 #include "cli/node.h"
+#include "cli/remote/remote_runs.h"
 #include "cli/table.h"
 
 namespace noetl::cli {
@@ -31,7 +33,9 @@ struct Options {
   std::string id;
   std::string reason;
   bool no_cascade = false;
+  bool cascade = true;  // the default, said aloud
   Output output = Output::kTable;
+  ServerOptions server;
 };
 
 struct Answer {
@@ -89,7 +93,7 @@ Result<Answer> CancelHere(const Data& data, std::int64_t id, const Options& opti
                           const std::vector<std::int64_t>& below) {
   NOETL_ASSIGN(
       const std::unique_ptr<Node> node,
-      Node::Open({.directory = data.directory, .settings = data.settings.get(), .offline = true}));
+      Node::Open({.directory = data.directory, .settings = data.settings.get(), .worker = false}));
   std::promise<Result<conductor::Conductor::CancelAnswer>> promise;
   node->conductor().Cancel(id, options.reason, "cli", !options.no_cascade,
                            [&](auto answer) { promise.set_value(std::move(answer)); });
@@ -113,7 +117,48 @@ Result<Answer> CancelRun(const Data& data, std::int64_t id, const Options& optio
   }
 }
 
+void Print(const Options& options, std::int64_t id, const Answer& answer,
+           const std::vector<std::int64_t>& cancelled, Console& console) {
+  if (options.output != Output::kTable) {
+    std::vector<Json> ids;
+    for (const std::int64_t one : cancelled) ids.push_back(std::to_string(one));
+    PrintDocument(Json::Object({{"execution_id", std::to_string(id)},
+                                {"status", answer.status},
+                                {"cancelled", Json::Array(std::move(ids))}}),
+                  options.output, console);
+    return;
+  }
+  if (!answer.cancelled) {
+    console.Out(fmt::format("run {} has already ended: {}\n", id,
+                            console.Paint(StyleOfStatus(answer.status), answer.status)));
+  }
+  for (const std::int64_t one : cancelled) console.Out(fmt::format("cancelled {}\n", one));
+}
+
+Status CancelThere(const Options& options, HttpClient& client, Console& console) {
+  NOETL_ASSIGN(const std::int64_t id, FindRunId(client, options.id));
+  Json body = Json::Object({{"cascade", !options.no_cascade}, {"requested_by", "cli"}});
+  if (!options.reason.empty()) body = body.With("reason", options.reason);
+  const auto said = AboutRun(client.Post(fmt::format("/executions/{}/cancel", id), body));
+  // Other servers refuse to cancel what has ended.
+  if (!said && said.error().code != "http_400") return std::unexpected(said.error());
+  Answer answer{.cancelled = said && (*said)["status"].AsString() == "cancelled",
+                .status = "CANCELLED"};
+  std::vector<std::int64_t> cancelled;
+  if (answer.cancelled) {
+    for (const Json& one : (*said)["cancelled_executions"].items()) cancelled.push_back(AnyId(one));
+  } else {
+    NOETL_ASSIGN(const Json run, GetRun(client, id));
+    answer.status = run["status"].ToString();
+  }
+  Print(options, id, answer, cancelled, console);
+  return {};
+}
+
 Status Cancel(const Options& options, Console& console) {
+  NOETL_ASSIGN(const std::optional<Server> server,
+               FindServerInsteadOf(options.data, options.server, console));
+  if (server) return CancelThere(options, *server->client, console);
   NOETL_ASSIGN(const Data data, OpenData(options.data, console));
   NOETL_ASSIGN(const store::ExecutionRow row, FindRun(*data.store, options.id));
   Answer answer{.status = row.status};
@@ -127,20 +172,7 @@ Status Cancel(const Options& options, Console& console) {
     }
     if (answer.cancelled) cancelled.insert(cancelled.begin(), row.execution_id);
   }
-  if (options.output != Output::kTable) {
-    std::vector<Json> ids;
-    for (const std::int64_t id : cancelled) ids.push_back(std::to_string(id));
-    PrintDocument(Json::Object({{"execution_id", std::to_string(row.execution_id)},
-                                {"status", answer.status},
-                                {"cancelled", Json::Array(std::move(ids))}}),
-                  options.output, console);
-    return {};
-  }
-  if (!answer.cancelled) {
-    console.Out(fmt::format("run {} has already ended: {}\n", row.execution_id,
-                            console.Paint(StyleOfStatus(answer.status), answer.status)));
-  }
-  for (const std::int64_t id : cancelled) console.Out(fmt::format("cancelled {}\n", id));
+  Print(options, row.execution_id, answer, cancelled, console);
   return {};
 }
 
@@ -149,11 +181,13 @@ Status Cancel(const Options& options, Console& console) {
 Action DeclareCancel(CLI::App& app) {
   auto options = std::make_shared<Options>();
   AddIdArgument(app, &options->id)->required();
-  app.add_option("--reason", options->reason, "why; it is kept with the run")->type_name("TEXT");
+  app.add_option("-r,--reason", options->reason, "why; it is kept with the run")->type_name("TEXT");
   app.add_flag("--no-cascade", options->no_cascade,
                "leave runs alone that it started and does not wait for");
+  app.add_flag("--cascade", options->cascade, "also the runs that it started: what happens anyway");
   AddOutputOptions(app, &options->output);
   AddDataOption(app, &options->data);
+  AddServerOptions(app, &options->server);
   return [options](Console& console) {
     const Status done = Cancel(*options, console);
     return done ? kExitOk : Complain("cancel", done.error(), console);

@@ -26,9 +26,13 @@ struct Command {
   std::string_view summary;   // one line
   std::string_view examples;  // shown below the options
   Action (*declare)(CLI::App& app);
+  bool hidden = false;  // works, but is not told of
 };
 std::span<const Command> Commands();
 
+Action DeclareUp(CLI::App& app);
+Action DeclareServer(CLI::App& app);
+Action DeclareWorker(CLI::App& app);
 Action DeclareRun(CLI::App& app);
 Action DeclareResume(CLI::App& app);
 Action DeclareValidate(CLI::App& app);
@@ -41,6 +45,20 @@ Action DeclareShow(CLI::App& app);
 Action DeclareEvents(CLI::App& app);
 Action DeclareLogs(CLI::App& app);
 Action DeclareCancel(CLI::App& app);
+Action DeclareStatus(CLI::App& app);
+Action DeclareRerun(CLI::App& app);
+Action DeclareCleanup(CLI::App& app);
+Action DeclareRegister(CLI::App& app);
+Action DeclareCatalog(CLI::App& app);
+Action DeclareCredential(CLI::App& app);
+Action DeclareQuery(CLI::App& app);
+Action DeclareWorkers(CLI::App& app);
+Action DeclareDb(CLI::App& app);
+Action DeclareContext(CLI::App& app);
+Action DeclareAuth(CLI::App& app);
+Action DeclareExecute(CLI::App& app);
+Action DeclareGet(CLI::App& app);
+Action DeclareList(CLI::App& app);
 Action DeclareBackup(CLI::App& app);
 Action DeclareRestore(CLI::App& app);
 Action DeclareDoctor(CLI::App& app);
@@ -52,6 +70,8 @@ Action DeclareCompletion(CLI::App& app);
 
 // "noetl 0.1.0 (compiler, build type)".
 std::string VersionText();
+// "0.1.0".
+std::string VersionNumber();
 
 // The whole program: arguments without the program's name, exit code back.
 int RunProgram(const std::vector<std::string>& arguments, Console& console);

@@ -11,11 +11,12 @@
 namespace noetl::cli {
 namespace {
 
-constexpr std::array<Command, 20> kCommands = {{
-    {"run", "run a playbook here, show how it goes and print its result",
+constexpr auto kCommands = std::to_array<Command>({
+    {"run", "run a playbook, here or on a server (alias: exec)",
      "  noetl run flow.yaml\n"
      "  noetl run flow.yaml --set limit=3 --input input.json\n"
-     "  noetl run demo/flow@2 --json | jq .result",
+     "  noetl run demo/flow@2 --json | jq .result\n"
+     "  noetl run flow.yaml -r distributed --watch",
      DeclareRun},
     {"resume", "continue runs that were interrupted, and wait for them",
      "  noetl resume\n"
@@ -44,6 +45,50 @@ constexpr std::array<Command, 20> kCommands = {{
      "  noetl cancel last\n"
      "  noetl cancel 667840 --reason 'wrong input'",
      DeclareCancel},
+    {"status", "say how a run of a server is",
+     "  noetl status 653912087445667840\n"
+     "  noetl status last --json | jq -r .status",
+     DeclareStatus},
+    {"rerun", "start a run of a server again, with its input and changes to it",
+     "  noetl rerun 653912087445667840\n"
+     "  noetl rerun last --set limit=3 --watch",
+     DeclareRerun},
+    {"register", "put playbooks and credentials of files into a server",
+     "  noetl register flow.yaml\n"
+     "  noetl register playbooks/\n"
+     "  noetl register credential -f pg.json",
+     DeclareRegister},
+    {"catalog", "the documents of a server and their versions",
+     "  noetl catalog list playbook\n"
+     "  noetl catalog get demo/flow@2 > flow.yaml\n"
+     "  noetl catalog versions demo/flow",
+     DeclareCatalog},
+    {"credential", "secrets that a server keeps for playbooks",
+     "  noetl credential list\n"
+     "  noetl credential create pg_demo --type postgres --data - < pg.json\n"
+     "  noetl credential get pg_demo --json | jq -r .data.db_user",
+     DeclareCredential},
+    {"query", "read the tables of a server with SQL, when it allows that",
+     "  noetl query 'SELECT status, count(*) AS n FROM noetl.execution GROUP BY status'",
+     DeclareQuery},
+    {"workers", "list the workers of a server", "  noetl workers", DeclareWorkers},
+    {"cleanup", "cancel runs of a server on which nobody works any more",
+     "  noetl cleanup --dry-run\n"
+     "  noetl cleanup --older-than-minutes 60",
+     DeclareCleanup},
+    {"db", "look after the tables of a server",
+     "  noetl db validate\n"
+     "  noetl db init",
+     DeclareDb},
+    {"context", "servers by name, and which one is meant",
+     "  noetl context add prod --server-url https://noetl.example.com --runtime distributed\n"
+     "  noetl context use prod\n"
+     "  noetl --context prod executions",
+     DeclareContext},
+    {"auth", "log in at a server, and out",
+     "  noetl auth login --token - < token.txt\n"
+     "  noetl auth logout",
+     DeclareAuth},
     {"verify", "recompute the hash chain of one run or of all",
      "  noetl verify last\n"
      "  noetl verify",
@@ -60,6 +105,19 @@ constexpr std::array<Command, 20> kCommands = {{
      "  noetl doctor\n"
      "  noetl doctor --json",
      DeclareDoctor},
+    {"up", "start everything on this machine: server, worker and page (alias: dev)",
+     "  noetl up\n"
+     "  noetl up --port 9000 --data runs",
+     DeclareUp},
+    {"server", "start the control plane: the HTTP API, and a worker unless told otherwise",
+     "  noetl server\n"
+     "  noetl server --no-worker --port 8082\n"
+     "  NOETL_API_TOKEN=... noetl server --host 0.0.0.0",
+     DeclareServer},
+    {"worker", "run commands of a server in this process",
+     "  noetl worker --server http://10.0.0.5:8082\n"
+     "  noetl worker --pool gpu --pool shared --slots 16 --name gpu-1 --state /var/lib/noetl/gpu-1",
+     DeclareWorker},
     {"validate", "report every problem of playbooks, with line, column and a way out",
      "  noetl validate flow.yaml\n"
      "  noetl validate --strict playbooks/\n"
@@ -92,29 +150,61 @@ constexpr std::array<Command, 20> kCommands = {{
      "  source <(noetl completion zsh)\n"
      "  noetl completion fish > ~/.config/fish/completions/noetl.fish",
      DeclareCompletion},
-}};
+    {"execute", "start runs of a server, and look at them",
+     "  noetl execute status 653912087445667840", DeclareExecute, true},
+    {"get", "print one thing of a server", "  noetl get credential pg_demo", DeclareGet, true},
+    {"list", "list the catalog of a server", "  noetl list playbook", DeclareList, true},
+});
+
+// Options that may stand before the command. Those of the server are handed on to commands that
+// know them; the others do without a server.
+struct GlobalOption {
+  std::string_view name;
+  bool value;
+};
+constexpr auto kGlobalOptions = std::to_array<GlobalOption>({{"--server-url", true},
+                                                             {"--host", true},
+                                                             {"--port", true},
+                                                             {"-p", true},
+                                                             {"--context", true},
+                                                             {"--session-token", true},
+                                                             {"--gateway", false},
+                                                             {"--no-color", false}});
+
+struct Given {
+  std::vector<std::string> words;  // "--port", "8082"
+};
 
 constexpr std::string_view kExitCodes =
-    "Exit codes: 0 done, 1 failed, 2 invalid playbook or wrong usage, 3 cancelled, 130 left with a "
-    "second Ctrl-C.";
+    "Exit codes: 0 done, 1 failed, 2 invalid playbook or wrong usage, 3 cancelled, 4 waited too "
+    "long, "
+    "5 server not reachable, 77 login needed, 130 left with a second Ctrl-C.";
 
 std::string Overview() {
   std::string text =
-      "noetl - durable workflows from YAML playbooks\n\nUsage: noetl COMMAND "
-      "[OPTIONS]\n\nCommands:\n";
-  for (const Command& command : kCommands)
-    text += fmt::format("  {:<12}{}\n", command.name, command.summary);
+      "noetl - durable workflows from YAML playbooks\n\nUsage: noetl [--context NAME | "
+      "--server-url "
+      "URL] [--no-color] COMMAND [OPTIONS]\n\nCommands:\n";
+  for (const Command& command : kCommands) {
+    if (!command.hidden) text += fmt::format("  {:<12}{}\n", command.name, command.summary);
+  }
   return text +
          fmt::format("\n`noetl COMMAND --help` tells more, with examples.\n{}\n", kExitCodes);
 }
 
 std::string HelpOf(const CLI::App& app, const Command& command) {
-  return fmt::format("{}\nExamples:\n{}\n\n{}\n", app.help(), command.examples, kExitCodes);
+  // A command with commands of its own shows theirs too, unless one of them was asked for.
+  const bool all = app.get_subcommands().empty() && !app.get_subcommands({}).empty();
+  const std::string help =
+      all ? app.help("", CLI::AppFormatMode::All) : app.help("", CLI::AppFormatMode::Normal);
+  return fmt::format("{}\nExamples:\n{}\n\n{}\n", help, command.examples, kExitCodes);
 }
 
 int UnknownCommand(const std::string& name, Console& console) {
   std::vector<std::string_view> names = {"help"};
-  for (const Command& command : kCommands) names.push_back(command.name);
+  for (const Command& command : kCommands) {
+    if (!command.hidden) names.push_back(command.name);
+  }
   const auto near = NearestName(name, names);
   console.Err(fmt::format(
       "noetl: there is no command '{}'{}\n", name,
@@ -122,10 +212,41 @@ int UnknownCommand(const std::string& name, Console& console) {
   return kExitInvalid;
 }
 
-int RunCommand(const Command& command, std::vector<std::string> arguments, Console& console) {
+// The parser of the verb that comes next; null: the command has none.
+const CLI::App* VerbOf(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (const CLI::App* verb : app.get_subcommands({})) {
+    if (!arguments.empty() && verb->get_name() == arguments[0]) return verb;
+  }
+  return nullptr;
+}
+
+// Global options that were given before the command, for the command's own parser or its verb's.
+void HandOn(const std::vector<Given>& given, const CLI::App& app,
+            std::vector<std::string>* arguments) {
+  const CLI::App* const verb = VerbOf(app, *arguments);
+  std::vector<std::string> known;
+  std::vector<std::string> known_to_verb;
+  for (const Given& option : given) {
+    const bool own = app.get_option_no_throw(option.words[0]) != nullptr;
+    const bool verbs = !own && verb && verb->get_option_no_throw(option.words[0]);
+    std::vector<std::string>& list = verbs ? known_to_verb : known;
+    if (own || verbs) list.insert(list.end(), option.words.begin(), option.words.end());
+  }
+  if (verb) {
+    arguments->insert(arguments->begin() + 1, known_to_verb.begin(), known_to_verb.end());
+  }
+  arguments->insert(arguments->begin(), known.begin(), known.end());
+}
+
+int RunCommand(const Command& command, const std::vector<Given>& given,
+               std::vector<std::string> arguments, Console& console) {
   CLI::App app(std::string(command.summary), fmt::format("noetl {}", command.name));
   app.get_formatter()->label("TEXT", "");
+  app.add_flag_function(
+         "--no-color", [&console](std::int64_t) { console.DropColours(); }, "plain text")
+      ->group("");
   const Action action = command.declare(app);
+  HandOn(given, app, &arguments);
   try {
     std::ranges::reverse(arguments);
     app.parse(arguments);
@@ -144,8 +265,33 @@ int RunCommand(const Command& command, std::vector<std::string> arguments, Conso
 
 std::span<const Command> Commands() { return kCommands; }
 
-int RunProgram(const std::vector<std::string>& arguments, Console& console) {
-  if (arguments.empty()) {
+namespace {
+
+// Takes the global options from the front; false: one of them lacks its value.
+bool TakeGlobals(std::vector<std::string>* arguments, std::vector<Given>* given) {
+  while (!arguments->empty()) {
+    const std::string& word = arguments->front();
+    const std::size_t equals = word.find('=');
+    const auto* option =
+        std::ranges::find(kGlobalOptions, word.substr(0, equals), &GlobalOption::name);
+    if (option == kGlobalOptions.end()) return true;
+    const std::size_t words = option->value && equals == std::string::npos ? 2 : 1;
+    if (arguments->size() < words) return false;
+    Given taken{{std::string(option->name)}};
+    if (equals != std::string::npos) taken.words.push_back(word.substr(equals + 1));
+    if (words == 2) taken.words.push_back((*arguments)[1]);
+    given->push_back(std::move(taken));
+    arguments->erase(arguments->begin(), arguments->begin() + static_cast<std::ptrdiff_t>(words));
+  }
+  return true;
+}
+
+}  // namespace
+
+int RunProgram(const std::vector<std::string>& words, Console& console) {
+  std::vector<std::string> arguments = words;
+  std::vector<Given> given;
+  if (!TakeGlobals(&arguments, &given) || arguments.empty()) {
     console.Err(Overview());
     return kExitInvalid;
   }
@@ -161,8 +307,10 @@ int RunProgram(const std::vector<std::string>& arguments, Console& console) {
     rest = {"--help"};
   }
   if (name == "ls") name = "executions";
+  if (name == "exec") name = "run";
+  if (name == "dev") name = "up";
   for (const Command& command : kCommands) {
-    if (command.name == name) return RunCommand(command, std::move(rest), console);
+    if (command.name == name) return RunCommand(command, given, std::move(rest), console);
   }
   return UnknownCommand(name, console);
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -20,19 +21,30 @@ struct Words {
     std::string description;
   };
   std::vector<Option> options;
-  std::vector<std::string_view> values;
+  std::vector<std::string> values;
 };
+
+void AddOptions(const CLI::App& app, Words* words) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      const std::string dashed = "--" + name;
+      if (std::ranges::find(words->options, dashed, &Words::Option::name) == words->options.end())
+        words->options.push_back({dashed, option->get_description()});
+    }
+  }
+}
 
 std::vector<Words> AllWords() {
   std::vector<Words> all;
   for (const Command& command : Commands()) {
+    if (command.hidden) continue;
     Words words{.name = command.name, .summary = command.summary};
     CLI::App app;
     command.declare(app);
-    for (const CLI::Option* option : app.get_options()) {
-      for (const std::string& name : option->get_lnames()) {
-        words.options.push_back({"--" + name, option->get_description()});
-      }
+    AddOptions(app, &words);
+    for (const CLI::App* verb : app.get_subcommands({})) {
+      words.values.push_back(verb->get_name());
+      AddOptions(*verb, &words);
     }
     if (command.name == "completion") words.values.assign(kShells.begin(), kShells.end());
     all.push_back(std::move(words));

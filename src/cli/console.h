@@ -14,6 +14,9 @@ namespace noetl::cli {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitInvalid = 2;  // an invalid playbook, or usage
+inline constexpr int kExitTimeout = 4;  // waited too long; the run goes on
+inline constexpr int kExitUnreachable = 5;
+inline constexpr int kExitSession = 77;  // the server wants a login
 
 enum class Style { kPlain, kBold, kRed, kGreen, kYellow, kDim };
 
@@ -31,6 +34,9 @@ class Console {
   std::string PaintErr(Style style, std::string_view text) const {
     return Painted(style, text, err_colours_);
   }
+
+  // Plain text from now on.
+  void DropColours() { out_colours_ = err_colours_ = false; }
 
   bool out_is_terminal() const { return out_terminal_; }
   bool err_is_terminal() const { return err_terminal_; }

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/time.h"
 #include "cli/node.h"
+#include "store/directory.h"
 #include "store/sqlite/sqlite_store.h"
 
 namespace noetl::cli {
@@ -84,10 +85,17 @@ Result<Data> FindData(const std::string& given, Console& console) {
                           data.directory));
 }
 
+Result<std::unique_ptr<store::Store>> OpenForReading(const std::string& directory) {
+  auto store = store::OpenSqliteStore({.directory = directory, .read_only = true});
+  if (store || store.error().code != "schema") return store;
+  if (const auto lock = store::DirectoryLock::Acquire(directory))
+    NOETL_TRY(store::OpenSqliteStore({.directory = directory}));
+  return store::OpenSqliteStore({.directory = directory, .read_only = true});
+}
+
 Result<Data> OpenData(const std::string& given, Console& console) {
   NOETL_ASSIGN(Data data, FindData(given, console));
-  NOETL_ASSIGN(data.store,
-               store::OpenSqliteStore({.directory = data.directory, .read_only = true}));
+  NOETL_ASSIGN(data.store, OpenForReading(data.directory));
   return data;
 }
 
@@ -145,7 +153,17 @@ Json RunToJson(const store::ExecutionRow& row, std::int64_t now_us) {
 int Complain(std::string_view command, const Error& error, Console& console) {
   console.EndProgress();
   console.Err(fmt::format("noetl {}: {}\n", command, error.message));
-  return error.code == "usage" || error.code == "settings" ? kExitInvalid : kExitFailed;
+  struct Code {
+    std::string_view error;
+    int exit;
+  };
+  constexpr Code kCodes[] = {{"usage", kExitInvalid},
+                             {"settings", kExitInvalid},
+                             {"server_unreachable", kExitUnreachable},
+                             {"stream_broken", kExitUnreachable},
+                             {"session_expired", kExitSession}};
+  const auto* code = std::ranges::find(kCodes, error.code, &Code::error);
+  return code == std::end(kCodes) ? kExitFailed : code->exit;
 }
 
 }  // namespace noetl::cli

@@ -34,6 +34,9 @@ CLI::Option* AddIdArgument(CLI::App& app, std::string* id);
 // Declares --no-redact.
 void AddRedactOption(CLI::App& app, bool* all);
 
+// Opens a directory for reading. One that an older version made is brought up to date first, unless
+// somebody owns it.
+Result<std::unique_ptr<store::Store>> OpenForReading(const std::string& directory);
 // The settings and the place of the store; "no_data" with a way out when there is none.
 Result<Data> FindData(const std::string& given, Console& console);
 // The same, and opens the store for reading.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -10,7 +11,9 @@
 #include "base/redact.h"
 #include "base/time.h"
 #include "cli/command.h"
+#include "cli/context.h"
 #include "cli/data.h"
+#include "cli/remote/remote_runs.h"
 #include "cli/table.h"
 #include "engine/events.h"
 
@@ -32,6 +35,7 @@ struct Options {
   bool follow = false;
   bool no_redact = false;
   Output output = Output::kTable;
+  ServerOptions server;
 };
 
 // ---- what an event changed, in a few words
@@ -172,70 +176,90 @@ bool Matches(const std::vector<std::string>& types, std::string_view name) {
          });
 }
 
-// Follows one run; remembers how far it is.
-class Follower {
+// Shows the events of one run; remembers how far it is.
+class Printer {
  public:
-  Follower(const Options& options, const store::Store& store, Console& console)
+  Printer(const Options& options, Console& console)
       : options_(options),
-        store_(store),
         console_(console),
         seq_(options.after),
         left_(options.limit),
         width_(TerminalWidth(console)) {}
 
-  // Shows everything up to the head that the run has now.
-  Status CatchUp(std::int64_t execution_id) {
-    while (left_ > 0) {
-      NOETL_ASSIGN(const std::vector<engine::Event> events,
-                   store_.ReadEvents(execution_id, seq_, kPageEvents));
-      std::string text;
-      for (const engine::Event& event : events) {
-        seq_ = event.seq;
-        if (left_ > 0) Show(event, text);
-      }
-      console_.Out(text);
-      if (std::ssize(events) < kPageEvents) break;
-    }
-    return {};
-  }
-  bool done() const { return left_ <= 0; }
-
- private:
-  void Show(const engine::Event& event, std::string& text) {
+  void Show(const engine::Event& event) {
+    if (event.seq <= seq_ || done()) return;
+    seq_ = event.seq;
     if (!Matches(options_.types, event.type_name)) return;
     if (!options_.step.empty() && event.node_name != options_.step) return;
     --left_;
     const engine::Event shown = options_.no_redact ? event : Redacted(event);
     switch (options_.output) {
-      case Output::kTable: text += LineOf(shown, width_, console_); break;
-      case Output::kJson: text += WriteJson(engine::EventToJson(shown)) + "\n"; break;
-      case Output::kYaml: text += "---\n" + WriteYaml(engine::EventToJson(shown)); break;
+      case Output::kTable: text_ += LineOf(shown, width_, console_); break;
+      case Output::kJson: text_ += WriteJson(engine::EventToJson(shown)) + "\n"; break;
+      case Output::kYaml: text_ += "---\n" + WriteYaml(engine::EventToJson(shown)); break;
     }
   }
+  // Prints what was shown since the last call.
+  void Flush() { console_.Out(std::exchange(text_, {})); }
+  bool done() const { return left_ <= 0; }
+  std::int64_t seq() const { return seq_; }
 
+ private:
   const Options& options_;
-  const store::Store& store_;
   Console& console_;
   std::int64_t seq_;
   std::int64_t left_;
   std::size_t width_;
+  std::string text_;
 };
 
-Status ShowEvents(const Options& options, Console& console) {
+// Shows everything up to the head that the run has now.
+Status CatchUp(const store::Store& store, std::int64_t execution_id, Printer& printer) {
+  while (!printer.done()) {
+    NOETL_ASSIGN(const std::vector<engine::Event> events,
+                 store.ReadEvents(execution_id, printer.seq(), kPageEvents));
+    for (const engine::Event& event : events) printer.Show(event);
+    printer.Flush();
+    if (std::ssize(events) < kPageEvents) break;
+  }
+  return {};
+}
+
+Status ShowEventsHere(const Options& options, Console& console) {
   NOETL_ASSIGN(const Data data, OpenData(options.data, console));
   NOETL_ASSIGN(store::ExecutionRow row, FindRun(*data.store, options.id));
-  Follower follower(options, *data.store, console);
-  NOETL_TRY(follower.CatchUp(row.execution_id));
+  Printer printer(options, console);
+  NOETL_TRY(CatchUp(*data.store, row.execution_id, printer));
   SystemClock clock;
-  while (options.follow && !row.terminal && !follower.done()) {
+  while (options.follow && !row.terminal && !printer.done()) {
     clock.SleepMicros(kFollowPauseUs);
     NOETL_ASSIGN(std::optional<store::ExecutionRow> now, data.store->Find(row.execution_id));
     if (!now) return Fail("not_found", fmt::format("run {} was purged", row.execution_id));
     row = *std::move(now);
     // The row was read first: what it counts is there.
-    NOETL_TRY(follower.CatchUp(row.execution_id));
+    NOETL_TRY(CatchUp(*data.store, row.execution_id, printer));
   }
   return {};
+}
+
+Status ShowEventsThere(const Options& options, HttpClient& client, Console& console) {
+  EventFeed feed{.redact = !options.no_redact};
+  NOETL_ASSIGN(feed.execution_id, FindRunId(client, options.id));
+  Printer printer(options, console);
+  const UseEvent show = [&](const engine::Event& event) {
+    printer.Show(event);
+    printer.Flush();
+    return !printer.done();
+  };
+  if (!options.follow) return ReadEvents(client, feed, show);
+  return FollowEvents(client, feed, show, [] { return true; });
+}
+
+Status ShowEvents(const Options& options, Console& console) {
+  NOETL_ASSIGN(const std::optional<Server> server,
+               FindServerInsteadOf(options.data, options.server, console));
+  return server ? ShowEventsThere(options, *server->client, console)
+                : ShowEventsHere(options, console);
 }
 
 }  // namespace
@@ -259,6 +283,7 @@ Action DeclareEvents(CLI::App& app) {
   AddRedactOption(app, &options->no_redact);
   AddOutputOptions(app, &options->output);
   AddDataOption(app, &options->data);
+  AddServerOptions(app, &options->server);
   return [options](Console& console) {
     const Status done = ShowEvents(*options, console);
     return done ? kExitOk : Complain("events", done.error(), console);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 #include <memory>
 
@@ -10,8 +11,10 @@
 #include "base/text.h"
 #include "base/time.h"
 #include "cli/command.h"
+#include "cli/context.h"
 #include "cli/data.h"
 #include "cli/progress.h"
+#include "cli/remote/remote_runs.h"
 #include "cli/table.h"
 
 namespace noetl::cli {
@@ -33,6 +36,13 @@ struct Options {
   bool all = false;
   bool no_redact = false;
   Output output = Output::kTable;
+  ServerOptions server;
+};
+
+// Where the runs are: a data directory, or a server.
+struct Source {
+  std::function<Result<std::vector<store::ExecutionRow>>(const store::ExecutionFilter&)> list;
+  std::function<Result<std::int64_t>(std::string_view)> find;
 };
 
 Result<std::int64_t> ReadSince(const std::string& text, std::int64_t now_us) {
@@ -53,7 +63,7 @@ Result<std::string> ReadStatus(const std::string& text) {
               fmt::format("--status: '{}' is not one of {}", text, fmt::join(kStatuses, ", ")));
 }
 
-Result<store::ExecutionFilter> FilterOf(const Options& options, const store::Store& store,
+Result<store::ExecutionFilter> FilterOf(const Options& options, const Source& source,
                                         std::int64_t now_us) {
   store::ExecutionFilter filter;
   filter.path = options.path;
@@ -64,19 +74,18 @@ Result<store::ExecutionFilter> FilterOf(const Options& options, const store::Sto
     NOETL_ASSIGN(filter.started_after_us, ReadSince(options.since, now_us));
   }
   if (!options.parent.empty()) {
-    NOETL_ASSIGN(const store::ExecutionRow parent, FindRun(store, options.parent));
-    filter.parent_execution_id = parent.execution_id;
+    NOETL_ASSIGN(filter.parent_execution_id, source.find(options.parent));
   }
   return filter;
 }
 
 // Calls `use` for one page after the other; true: there are more than the limit.
 template <typename Use>
-Result<bool> ReadPages(const store::Store& store, store::ExecutionFilter filter, std::int64_t limit,
+Result<bool> ReadPages(const Source& source, store::ExecutionFilter filter, std::int64_t limit,
                        Use use) {
   while (true) {
     filter.limit = std::min(kPage, limit) + 1;
-    NOETL_ASSIGN(std::vector<store::ExecutionRow> rows, store.List(filter));
+    NOETL_ASSIGN(std::vector<store::ExecutionRow> rows, source.list(filter));
     const bool more = std::ssize(rows) == filter.limit;
     if (more) rows.pop_back();
     use(rows);
@@ -94,10 +103,9 @@ void AddRow(Table& table, const store::ExecutionRow& row, const Options& options
              options.no_redact ? row.error : RedactText(row.error)});
 }
 
-Status List(const Options& options, Console& console) {
-  NOETL_ASSIGN(const Data data, OpenData(options.data, console));
+Status List(const Options& options, const Source& source, Console& console) {
   const std::int64_t now_us = NowMicros();
-  NOETL_ASSIGN(const store::ExecutionFilter filter, FilterOf(options, *data.store, now_us));
+  NOETL_ASSIGN(const store::ExecutionFilter filter, FilterOf(options, source, now_us));
   const std::int64_t limit =
       options.all ? std::numeric_limits<std::int64_t>::max() - 1 : options.limit;
   Table table({{"ID"},
@@ -108,7 +116,7 @@ Status List(const Options& options, Console& console) {
                {"EVENTS", true},
                {"ERROR", false, true}});
   std::vector<Json> documents;
-  NOETL_ASSIGN(const bool more, ReadPages(*data.store, filter, limit, [&](const auto& rows) {
+  NOETL_ASSIGN(const bool more, ReadPages(source, filter, limit, [&](const auto& rows) {
                  for (const store::ExecutionRow& row : rows) {
                    if (options.output == Output::kTable) {
                      AddRow(table, row, options, now_us);
@@ -131,6 +139,27 @@ Status List(const Options& options, Console& console) {
     console.Err(fmt::format("... and more: --limit N or --all show them\n"));
   }
   return {};
+}
+
+Status ListHereOrThere(const Options& options, Console& console) {
+  NOETL_ASSIGN(const std::optional<Server> server,
+               FindServerInsteadOf(options.data, options.server, console));
+  if (server) {
+    HttpClient& client = *server->client;
+    return List(options,
+                {[&](const store::ExecutionFilter& filter) { return ListRuns(client, filter); },
+                 [&](std::string_view id) { return FindRunId(client, id); }},
+                console);
+  }
+  NOETL_ASSIGN(const Data data, OpenData(options.data, console));
+  const store::Store& store = *data.store;
+  const auto find = [&](std::string_view id) -> Result<std::int64_t> {
+    NOETL_ASSIGN(const store::ExecutionRow row, FindRun(store, id));
+    return row.execution_id;
+  };
+  return List(options,
+              {[&](const store::ExecutionFilter& filter) { return store.List(filter); }, find},
+              console);
 }
 
 }  // namespace
@@ -156,8 +185,9 @@ Action DeclareExecutions(CLI::App& app) {
   AddRedactOption(app, &options->no_redact);
   AddOutputOptions(app, &options->output);
   AddDataOption(app, &options->data);
+  AddServerOptions(app, &options->server);
   return [options](Console& console) {
-    const Status done = List(*options, console);
+    const Status done = ListHereOrThere(*options, console);
     return done ? kExitOk : Complain("executions", done.error(), console);
   };
 }

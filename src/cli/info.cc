@@ -28,6 +28,8 @@ std::string VersionText() {
   return fmt::format("noetl {} ({}, {})", NOETL_VERSION, kCompiler, NOETL_BUILD_TYPE);
 }
 
+std::string VersionNumber() { return NOETL_VERSION; }
+
 Action DeclareVersion(CLI::App&) {
   return [](Console& console) {
     console.Out(VersionText() + "\n");

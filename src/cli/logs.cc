@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 
@@ -10,7 +11,9 @@
 #include "base/redact.h"
 #include "base/time.h"
 #include "cli/command.h"
+#include "cli/context.h"
 #include "cli/data.h"
+#include "cli/remote/remote_runs.h"
 #include "cli/table.h"
 
 namespace noetl::cli {
@@ -27,6 +30,15 @@ struct Options {
   bool follow = false;
   bool no_redact = false;
   bool json = false;
+  ServerOptions server;
+};
+
+// Where the output is: a data directory, or a server.
+struct Source {
+  // Chunks after the first `seen`, at most one page.
+  std::function<Result<std::vector<store::LogChunk>>(std::int64_t id, std::int64_t seen)> read;
+  // Whether the run has ended.
+  std::function<Result<bool>(std::int64_t id)> ended;
 };
 
 // What one process wrote to one stream.
@@ -110,32 +122,64 @@ class Printer {
   bool any_ = false;
 };
 
-Status ShowLogs(const Options& options, Console& console) {
-  NOETL_ASSIGN(const Data data, OpenData(options.data, console));
-  NOETL_ASSIGN(store::ExecutionRow row, FindRun(*data.store, options.id));
+Status ShowLogs(const Options& options, const Source& source, std::int64_t id, Console& console) {
   Printer printer(options, console);
   SystemClock clock;
   std::int64_t seen = 0;
+  NOETL_ASSIGN(bool ended, source.ended(id));
   while (true) {
-    NOETL_ASSIGN(const std::vector<store::LogChunk> chunks,
-                 data.store->ReadLogs(row.execution_id, 0, seen, kPageChunks));
+    NOETL_ASSIGN(const std::vector<store::LogChunk> chunks, source.read(id, seen));
     for (const store::LogChunk& chunk : chunks) printer.Show(chunk);
     seen += std::ssize(chunks);
     if (std::ssize(chunks) == kPageChunks) continue;
-    if (!options.follow || row.terminal) break;
+    if (!options.follow || ended) break;
     clock.SleepMicros(kFollowPauseUs);
     // Read before the next chunks: when the run has ended, they are the last ones.
-    NOETL_ASSIGN(std::optional<store::ExecutionRow> now, data.store->Find(row.execution_id));
-    if (!now) return Fail("not_found", fmt::format("run {} was purged", row.execution_id));
-    row = *std::move(now);
+    NOETL_ASSIGN(ended, source.ended(id));
   }
   printer.End();
   if (!printer.any()) {
     console.Err(fmt::format("{} wrote no output\n", options.step.empty()
-                                                        ? fmt::format("run {}", row.execution_id)
+                                                        ? fmt::format("run {}", id)
                                                         : fmt::format("step '{}'", options.step)));
   }
   return {};
+}
+
+Status ShowLogsHere(const Options& options, Console& console) {
+  NOETL_ASSIGN(const Data data, OpenData(options.data, console));
+  NOETL_ASSIGN(const store::ExecutionRow row, FindRun(*data.store, options.id));
+  const store::Store& store = *data.store;
+  const auto ended = [&](std::int64_t id) -> Result<bool> {
+    NOETL_ASSIGN(const std::optional<store::ExecutionRow> now, store.Find(id));
+    if (!now) return Fail("not_found", fmt::format("run {} was purged", id));
+    return now->terminal;
+  };
+  return ShowLogs(
+      options,
+      {[&](std::int64_t id, std::int64_t seen) { return store.ReadLogs(id, 0, seen, kPageChunks); },
+       ended},
+      row.execution_id, console);
+}
+
+Status ShowLogsThere(const Options& options, HttpClient& client, Console& console) {
+  NOETL_ASSIGN(const std::int64_t found, FindRunId(client, options.id));
+  const auto ended = [&](std::int64_t id) -> Result<bool> {
+    NOETL_ASSIGN(const Json run, GetRun(client, id));
+    return RunOf(run).terminal;
+  };
+  return ShowLogs(options,
+                  {[&](std::int64_t id, std::int64_t seen) {
+                     return ReadLogs(client, id, 0, seen, kPageChunks, !options.no_redact);
+                   },
+                   ended},
+                  found, console);
+}
+
+Status ShowLogsHereOrThere(const Options& options, Console& console) {
+  NOETL_ASSIGN(const std::optional<Server> server,
+               FindServerInsteadOf(options.data, options.server, console));
+  return server ? ShowLogsThere(options, *server->client, console) : ShowLogsHere(options, console);
 }
 
 }  // namespace
@@ -148,11 +192,12 @@ Action DeclareLogs(CLI::App& app) {
       ->check(CLI::IsMember({"stdout", "stderr"}).description(""))
       ->type_name("NAME");
   app.add_flag("-f,--follow", options->follow, "go on until the run has ended");
-  app.add_flag("--json", options->json, "one JSON object a line for each piece of text");
+  app.add_flag("-j,--json", options->json, "one JSON object a line for each piece of text");
   AddRedactOption(app, &options->no_redact);
   AddDataOption(app, &options->data);
+  AddServerOptions(app, &options->server);
   return [options](Console& console) {
-    const Status done = ShowLogs(*options, console);
+    const Status done = ShowLogsHereOrThere(*options, console);
     return done ? kExitOk : Complain("logs", done.error(), console);
   };
 }

@@ -39,6 +39,14 @@ engine::Semantics SemanticsOf(const Settings& settings) {
   return semantics;
 }
 
+conductor::LeasePolicy LeasesOf(const Settings& settings) {
+  return {
+      .claim_us = settings.DurationMs("NOETL_COMMAND_CLAIM_LEASE_SECONDS") * 1'000,
+      .claim_hard_us =
+          settings.DurationMs("NOETL_COMMAND_CLAIM_HEALTHY_WORKER_HARD_TIMEOUT_SECONDS") * 1'000,
+      .lease_us = settings.DurationMs("NOETL_LEASE_SECONDS") * 1'000};
+}
+
 // The variables that templates may read.
 Json EnvironmentOf(const Settings& settings) {
   Json env = Json::Object();
@@ -46,21 +54,6 @@ Json EnvironmentOf(const Settings& settings) {
     if (const char* value = std::getenv(name.c_str())) env = env.With(name, value);
   }
   return env;
-}
-
-worker::WorkerOptions WorkerOptionsOf(const Settings& settings, std::string worker_id) {
-  worker::WorkerOptions options;
-  options.worker_id = std::move(worker_id);
-  options.call_timeout_ms = settings.DurationMs("NOETL_WORKER_COMMAND_TIMEOUT_SECONDS");
-  const int processes =
-      kProcessesPerCore * static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  options.calls_max = {{"python", processes}, {"shell", processes}};
-  for (const auto& [kind, text] : settings.Family("NOETL_TOOL_MAX_")) {
-    std::string name = kind;
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
-    options.calls_max[name] = std::max(1, std::atoi(text.c_str()));
-  }
-  return options;
 }
 
 // The time of the newest id that is stored: new ids must be larger.
@@ -81,12 +74,29 @@ Result<std::int64_t> NewestIdMs(const store::Store& store, Clock& clock) {
 
 }  // namespace
 
+worker::WorkerOptions WorkerOptionsOf(const Settings& settings, std::string worker_id) {
+  worker::WorkerOptions options;
+  options.worker_id = std::move(worker_id);
+  options.call_timeout_ms = settings.DurationMs("NOETL_WORKER_COMMAND_TIMEOUT_SECONDS");
+  const int processes =
+      kProcessesPerCore * static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  options.calls_max = {{"python", processes}, {"shell", processes}};
+  for (const auto& [kind, text] : settings.Family("NOETL_TOOL_MAX_")) {
+    std::string name = kind;
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    options.calls_max[name] = std::max(1, std::atoi(text.c_str()));
+  }
+  return options;
+}
+
 Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
   auto node = std::unique_ptr<Node>(new Node());
   node->options_ = options;
   const Settings& settings = *options.settings;
   NOETL_ASSIGN(node->lock_, store::DirectoryLock::Acquire(options.directory));
-  NOETL_ASSIGN(node->store_, store::OpenSqliteStore({.directory = options.directory}));
+  NOETL_ASSIGN(node->store_, store::OpenSqliteStore(
+                                 {.directory = options.directory,
+                                  .outbox = settings.Text("NOETL_OUTBOX_DRAINER") == "external"}));
 
   char host[256] = "localhost";
   gethostname(host, sizeof(host) - 1);
@@ -95,6 +105,8 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
                                    : MachineIdFrom(host);
   NOETL_ASSIGN(const std::int64_t newest_ms, NewestIdMs(*node->store_, node->clock_));
   NOETL_ASSIGN(node->ids_, SnowflakeIds::Create(node->clock_, machine, newest_ms));
+
+  NOETL_TRY(node->OpenVault());
 
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   std::vector<Reactor*> reactors;
@@ -118,8 +130,10 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
       .slots = settings.IsSet("WORKER_MAX_CONCURRENT")
                    ? static_cast<int>(settings.Int("WORKER_MAX_CONCURRENT"))
                    : kSlots,
+      .leases = LeasesOf(settings),
       .cache_bytes = static_cast<std::size_t>(settings.Int("NOETL_ORCH_CACHE_BYTES")),
-      .listener = options.listener});
+      .listener = options.listener,
+      .secrets = node->secrets_.get()});
   NOETL_ASSIGN(node->supervisor_,
                worker::Supervisor::Create(node->worker_loop_.get(), options.directory + "/run"));
   node->tools_ = std::make_unique<worker::ToolRegistry>(
@@ -129,12 +143,22 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
   node->worker_ = std::make_unique<worker::Worker>(
       WorkerOptionsOf(settings, worker_id), node->worker_loop_.get(), &node->clock_,
       node->ids_.get(), node->tools_.get(), node->conductor_.get());
-  if (!options.offline) node->conductor_->Attach(node->worker_.get());
+  if (options.worker) node->conductor_->Attach(node->worker_.get());
   NOETL_TRY(node->conductor_->Recover());
   constexpr std::int64_t kMaintainAfterUs = 5'000'000;  // not while a short run is in a hurry
   node->lane_loops_.front()->After(kMaintainAfterUs, [node = node.get()] { node->Maintain(); });
   node->RunLoops();
   return node;
+}
+
+Status Node::OpenVault() {
+  NOETL_ASSIGN(const auto credentials, store_->ScanCredentials(0, 1));
+  NOETL_ASSIGN(const auto kept, store_->ScanKeychain("", 1));
+  NOETL_ASSIGN(auto keys, vault::Keys::Load(*options_.settings, options_.directory,
+                                            !credentials.empty() || !kept.empty()));
+  vault_ = std::make_unique<vault::Vault>(store_.get(), std::move(keys), &clock_, ids_.get());
+  secrets_ = std::make_unique<NodeSecrets>(store_.get(), vault_.get(), &clock_, *options_.settings);
+  return {};
 }
 
 // Threads have names, for those who look with `top -H`.
@@ -181,9 +205,10 @@ Node::~Node() {
   tools_.reset();
   supervisor_.reset();
   conductor_.reset();
+  secrets_.reset();
 }
 
-std::unique_ptr<Settings> LoadSettings(const Settings::Variables& overrides, Console& console) {
+Settings::Variables ProcessEnvironment() {
   Settings::Variables environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
@@ -191,7 +216,11 @@ std::unique_ptr<Settings> LoadSettings(const Settings::Variables& overrides, Con
     if (equals != std::string_view::npos)
       environment.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
-  Result<Settings> settings = Settings::Load(environment, overrides);
+  return environment;
+}
+
+std::unique_ptr<Settings> LoadSettings(const Settings::Variables& overrides, Console& console) {
+  Result<Settings> settings = Settings::Load(ProcessEnvironment(), overrides);
   if (!settings) {
     console.Err(settings.error().message + "\n");
     return nullptr;

@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "base/settings.h"
 #include "cli/console.h"
+#include "cli/node_secrets.h"
 #include "conductor/conductor.h"
 #include "store/directory.h"
 #include "store/store.h"
@@ -30,7 +31,7 @@ struct NodeOptions {
   std::string directory;
   const Settings* settings = nullptr;
   conductor::Listener* listener = nullptr;  // may be null; outlives the node
-  bool offline = false;                     // no commands are run: for tests of what is stored
+  bool worker = true;                       // false: commands wait for workers elsewhere
 };
 
 class Node {
@@ -43,6 +44,8 @@ class Node {
   conductor::Conductor& conductor() { return *conductor_; }
   Clock& clock() { return clock_; }
   IdSource& ids() { return *ids_; }
+  vault::Vault& vault() { return *vault_; }
+  conductor::SecretSource& secrets() { return *secrets_; }
 
   // No new work is begun and all tools are asked to stop; `stopped` is called (on another thread)
   // when none runs any more. What they did is not recorded.
@@ -50,6 +53,7 @@ class Node {
 
  private:
   Node() = default;
+  Status OpenVault();
   void RunLoops();
   void Maintain();
 
@@ -58,6 +62,8 @@ class Node {
   std::unique_ptr<store::DirectoryLock> lock_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<SnowflakeIds> ids_;
+  std::unique_ptr<vault::Vault> vault_;
+  std::unique_ptr<NodeSecrets> secrets_;
   std::vector<std::unique_ptr<EventLoop>> lane_loops_;
   std::unique_ptr<EventLoop> worker_loop_;
   std::unique_ptr<conductor::ThreadCommitter> committer_;
@@ -68,6 +74,11 @@ class Node {
   std::vector<std::thread> threads_;
 };
 
+// How the worker of this process, or a process of its own, is to run its commands.
+worker::WorkerOptions WorkerOptionsOf(const Settings& settings, std::string worker_id);
+
+// The environment of this process.
+Settings::Variables ProcessEnvironment();
 // The settings of this process: its environment and, over it, what the command line gave. Problems
 // go to the error stream and null comes back.
 std::unique_ptr<Settings> LoadSettings(const Settings::Variables& overrides, Console& console);

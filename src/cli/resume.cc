@@ -10,9 +10,9 @@
 
 #include "cli/backend.h"
 #include "cli/command.h"
+#include "cli/data.h"
 #include "cli/files.h"
 #include "cli/run_watch.h"
-#include "store/sqlite/sqlite_store.h"
 
 namespace noetl::cli {
 namespace {
@@ -68,7 +68,7 @@ Result<std::vector<OpenRun>> WantedRuns(const Options& options, const std::strin
   if (!exists)
     return Fail("not_found",
                 fmt::format("{} holds no runs; give their directory: --data DIR", directory));
-  auto opened = store::OpenSqliteStore({.directory = directory, .read_only = true});
+  auto opened = OpenForReading(directory);
   // Killed while the file was made: there is nothing in it.
   if (!opened && opened.error().code == "not_found" && options.id.empty())
     return std::vector<OpenRun>();

@@ -12,8 +12,11 @@
 #include "base/json_io.h"
 #include "cli/backend.h"
 #include "cli/command.h"
+#include "cli/context.h"
+#include "cli/data.h"
 #include "cli/files.h"
 #include "cli/inputs.h"
+#include "cli/remote/server_run.h"
 #include "cli/run_watch.h"
 #include "worker/tools/registry.h"
 
@@ -35,6 +38,11 @@ struct Options {
   std::string data;
   WatchOptions watch;
   bool dry_run = false;
+  std::int64_t version = 0;
+  std::string runtime;
+  ServerOptions server;
+  FollowOptions follow;
+  bool no_register = false;
 };
 
 // What to run: a file with the playbooks it may call, or an entry of the catalog.
@@ -245,7 +253,60 @@ int DryRun(const Target& target, const Json& payload, Console& console) {
 Result<Target> TargetOf(const Options& options, Console& console) {
   NOETL_ASSIGN(const std::optional<std::string> file, FileOf(options.target));
   if (file) return FileTarget(*file, console);
-  return NamedTarget(options.target);
+  NOETL_ASSIGN(Target target, NamedTarget(options.target));
+  if (options.version > 0) target.version = options.version;
+  return target;
+}
+
+// ---- on a server
+
+// The server that this run is for; nullopt: it runs here.
+Result<std::optional<Server>> PlaceOf(const Options& options, bool is_file, Console& console) {
+  if (!options.runtime.empty()) NOETL_TRY(CheckRuntime(options.runtime));
+  if (options.runtime == "local") return std::nullopt;
+  if (options.runtime == "distributed") {
+    NOETL_ASSIGN(Server server, FindServer(options.server, console));
+    return server;
+  }
+  NOETL_ASSIGN(std::optional<Server> server,
+               FindServerInsteadOf(options.data, options.server, console));
+  if (!server || server->runtime == "distributed") return server;
+  if (server->runtime == "local") return std::nullopt;
+  if (!is_file || options.server.named()) return server;
+  // The same command means this machine for a file and the server for a name: say which.
+  if (!options.watch.json) {
+    console.Err(
+        fmt::format("running here: the context '{}' has runtime auto, and this is a file "
+                    "(-r distributed runs it at {})\n",
+                    server->context, server->client->base_url()));
+  }
+  return std::nullopt;
+}
+
+// The playbooks that the target calls by paths that are written out, the innermost first.
+void AddCalled(const Target& target, const playbook::Playbook& caller, std::set<std::string>* seen,
+               std::vector<ServerRun::Document>* documents) {
+  for (const std::string& path : CalledPaths(caller)) {
+    const auto called = std::ranges::find(target.called, path, &Target::Called::path);
+    if (called == target.called.end() || !seen->insert(path).second) continue;
+    AddCalled(target, *called->playbook, seen, documents);
+    documents->push_back({called->file, called->content});
+  }
+}
+
+int RunThere(const Options& options, HttpClient& client, const Target& target, const Json& payload,
+             Console& console) {
+  ServerRun run{.path = target.name, .version = target.version, .payload = payload};
+  if (!target.file.empty() && !options.no_register) {
+    std::set<std::string> seen = {target.name};
+    AddCalled(target, *target.playbook, &seen, &run.documents);
+    run.documents.push_back({target.file, target.content});
+  }
+  FollowOptions follow = options.follow;
+  follow.json = options.watch.json;
+  follow.strict = options.watch.strict;
+  const auto start = [&] { return StartOnServer(client, run, console); };
+  return StartAndFollow(client, start, follow, "run", console);
 }
 
 int StartAndWait(const Options& options, const Settings& settings, const Target& target,
@@ -284,10 +345,16 @@ int RunRun(const Options& options, Console& console) {
   if (!payload) return Complain(console, payload.error(), kExitInvalid);
   const auto target = TargetOf(options, console);
   if (!target) return Complain(console, target.error(), kExitInvalid);
-  if (!target->file.empty()) {
-    if (!target->playbook || !CalledToolsAreKnown(*target, console)) return kExitInvalid;
-  }
+  if (!target->file.empty() && !target->playbook) return kExitInvalid;
+  auto server = PlaceOf(options, !target->file.empty(), console);
+  if (!server) return cli::Complain("run", server.error(), console);
+  // Workers elsewhere may know other tools.
+  if (!*server && !target->file.empty() && !CalledToolsAreKnown(*target, console))
+    return kExitInvalid;
   if (options.dry_run) return DryRun(*target, *payload, console);
+  if (*server) return RunThere(options, *(*server)->client, *target, *payload, console);
+  if (!options.follow.timeout.empty())
+    return Complain(console, {"usage", "--timeout is for runs on a server"}, kExitInvalid);
   return StartAndWait(options, *settings, *target, *payload, console);
 }
 
@@ -302,18 +369,32 @@ Action DeclareRun(CLI::App& app) {
       ->type_name("NAME=VALUE")
       ->expected(1)
       ->take_all();
-  app.add_option("--input", options->payload.input, "the payload of the run, a JSON map")
+  app.add_option("-i,--input", options->payload.input, "the payload of the run, a JSON map")
       ->type_name("FILE");
-  app.add_option("--payload", options->payload.json, "the same as text, over --input")
+  app.add_option("--payload,--workload", options->payload.json, "the same as text, over --input")
       ->type_name("JSON");
   app.add_option("--data", options->data,
                  "the data directory (default: NOETL_DATA_DIR, else .noetl)")
       ->type_name("DIR");
-  app.add_flag("--json", options->watch.json, "one JSON document instead of text");
+  app.add_option("-V,--version", options->version, "a version of the catalog; else the newest")
+      ->check(CLI::PositiveNumber.description(""))
+      ->type_name("N");
+  app.add_flag("-j,--json", options->watch.json, "one JSON document instead of text");
   app.add_flag("--strict", options->watch.strict,
                "exit code 1 also for errors that did not stop the run");
   app.add_flag("-v,--verbose", options->watch.verbose, "show what tools write");
   app.add_flag("--dry-run", options->dry_run, "check everything, start nothing");
+  app.add_option("-r,--runtime", options->runtime,
+                 "local: in this process; distributed: on a server; auto: a name on the server of "
+                 "the context, a file here")
+      ->type_name("WHERE");
+  AddFollowOptions(app, &options->follow);
+  app.add_flag("--no-register", options->no_register,
+               "on a server: run what its catalog has under the path of the file");
+  AddServerOptions(app, &options->server);
+  app.add_option("--endpoint", options->server.server_url, "the same as --server-url")
+      ->type_name("URL")
+      ->group("Server");
   return [options](Console& console) { return RunRun(*options, console); };
 }
 

@@ -64,14 +64,14 @@ int ExitCodeOf(const WatchedRun& run, bool strict) {
   return strict && run.end->meta["soft_error_count"].AsInt() > 0 ? kExitFailed : kExitOk;
 }
 
-Json RunDocument(const WatchedRun& run, const store::Store& store) {
+Json RunDocument(const WatchedRun& run, const LoadResult& load) {
   Json result;
   Json error;
   Json soft = Json::Array();
   if (run.end) {
     result = ResultOf(*run.end);
     if (IsReference(result) && result["meta"]["bytes"].AsInt() <= kLoadedResultBytesMax) {
-      if (auto loaded = store.Load(result["ref"].AsString())) result = *std::move(loaded);
+      if (auto loaded = load(result["ref"].ToString())) result = *std::move(loaded);
     }
     if (const std::string text = ErrorOf(*run.end); !text.empty()) error = text;
     if (run.end->meta["soft_errors"].is_array()) soft = run.end->meta["soft_errors"];
@@ -89,10 +89,12 @@ Json RunDocument(const WatchedRun& run, const store::Store& store) {
   return document.Build();
 }
 
-void RunWatch::ShowSoftErrors(const WatchedRun& run) {
+namespace {
+
+void SaySoftErrors(const WatchedRun& run, const Console& console, RunDisplay& display) {
   const std::int64_t count = run.end->meta["soft_error_count"].AsInt();
   if (count == 0) return;
-  Say(console_->PaintErr(
+  display.Say(console.PaintErr(
       Style::kYellow,
       fmt::format("{} did not stop the run:", Count(static_cast<std::size_t>(count), "error"))));
   const auto errors = run.end->meta["soft_errors"].items();
@@ -100,11 +102,40 @@ void RunWatch::ShowSoftErrors(const WatchedRun& run) {
     const Json& soft = errors[i];
     const std::string index =
         soft["index"].is_int() ? fmt::format("[{}]", soft["index"].AsInt()) : "";
-    Say(fmt::format("  step {}{}: {}", CleanText(soft["step"].AsString()), index,
-                    CleanText(soft["error"].AsString())));
+    display.Say(fmt::format("  step {}{}: {}", CleanText(soft["step"].AsString()), index,
+                            CleanText(soft["error"].AsString())));
   }
-  if (errors.size() > kShownErrorsMax)
-    Say(fmt::format("  ... and {} more", count - static_cast<std::int64_t>(kShownErrorsMax)));
+  if (errors.size() > kShownErrorsMax) {
+    display.Say(
+        fmt::format("  ... and {} more", count - static_cast<std::int64_t>(kShownErrorsMax)));
+  }
+}
+
+}  // namespace
+
+void SayEnd(const WatchedRun& run, const Console& console, RunDisplay& display) {
+  const std::string status = StatusOf(run);
+  const Style style = status == "COMPLETED" ? Style::kGreen
+                      : status == "FAILED"  ? Style::kRed
+                                            : Style::kYellow;
+  const std::string error = ErrorOf(*run.end);
+  display.Say(fmt::format("{} in {}: {}, run {}", console.PaintErr(style, status),
+                          DurationText(run.ended_us - run.started_us), CleanText(run.path),
+                          run.execution_id));
+  if (!error.empty()) display.Say("  " + CleanText(error));
+  SaySoftErrors(run, console, display);
+}
+
+void ShowResult(const WatchedRun& run, Console& console, RunDisplay& display) {
+  const Json result = ResultOf(*run.end);
+  if (IsReference(result)) {
+    display.Say(fmt::format("The result has {} bytes; this is a summary of it, stored as {}",
+                            result["meta"]["bytes"].AsInt(), result["ref"].AsString()));
+    console.Out(WriteJsonPretty(result["extracted"]) + "\n");
+  } else if (!result.is_null()) {
+    console.Out(WriteJsonPretty(result) + "\n");
+  }
+  display.Say(console.PaintErr(Style::kDim, fmt::format("noetl show {}", run.execution_id)));
 }
 
 // Runs that it started without waiting for them end with this process, and are not lost.
@@ -118,37 +149,21 @@ void RunWatch::ShowDetached(const store::Store& store, const WatchedRun& run) {
 }
 
 void RunWatch::ShowOutcome(const store::Store& store, const WatchedRun& run) {
-  const std::string status = StatusOf(run);
-  const Style style = status == "COMPLETED" ? Style::kGreen
-                      : status == "FAILED"  ? Style::kRed
-                                            : Style::kYellow;
-  const std::string error = ErrorOf(*run.end);
-  Say(fmt::format("{} in {}: {}, run {}", console_->PaintErr(style, status),
-                  DurationText(run.ended_us - run.started_us), CleanText(run.path),
-                  run.execution_id));
-  if (!error.empty()) Say("  " + CleanText(error));
-  ShowSoftErrors(run);
+  SayEnd(run, *console_, display_);
   ShowDetached(store, run);
-  const Json result = ResultOf(*run.end);
-  if (IsReference(result)) {
-    Say(fmt::format("The result has {} bytes; this is a summary of it, stored as {}",
-                    result["meta"]["bytes"].AsInt(), result["ref"].AsString()));
-    console_->Out(WriteJsonPretty(result["extracted"]) + "\n");
-  } else if (!result.is_null()) {
-    console_->Out(WriteJsonPretty(result) + "\n");
-  }
-  Say(console_->PaintErr(Style::kDim, fmt::format("noetl show {}", run.execution_id)));
+  ShowResult(run, *console_, display_);
 }
 
 int RunWatch::Report(const store::Store& store, bool list) {
   display_.Clear();
   const std::lock_guard lock(mutex_);
+  const LoadResult load = [&](const std::string& ref) { return store.Load(ref); };
   std::vector<Json> documents;
   int code = kExitOk;
   for (const WatchedRun* run : progress_.Watched()) {
     const int own = ExitCodeOf(*run, options_.strict);
     if (own == kExitFailed || code == kExitOk) code = own;
-    if (options_.json) documents.push_back(RunDocument(*run, store));
+    if (options_.json) documents.push_back(RunDocument(*run, load));
     else ShowOutcome(store, *run);
   }
   if (options_.json) {

@@ -7,6 +7,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -62,7 +63,6 @@ class RunWatch final : public conductor::Listener {
   std::vector<std::int64_t> OpenWatched();
   void ShowOutcome(const store::Store& store, const WatchedRun& run);
   void ShowDetached(const store::Store& store, const WatchedRun& run);
-  void ShowSoftErrors(const WatchedRun& run);
 
   Console* console_;
   WatchOptions options_;
@@ -75,9 +75,14 @@ class RunWatch final : public conductor::Listener {
   std::set<std::int64_t> behind_;  // runs with events that are only in the store; under the mutex
 };
 
+// What is behind the reference of a stored result.
+using LoadResult = std::function<Result<Json>(const std::string& ref)>;
 // The one document of --json.
-Json RunDocument(const WatchedRun& run, const store::Store& store);
+Json RunDocument(const WatchedRun& run, const LoadResult& load);
 int ExitCodeOf(const WatchedRun& run, bool strict);
+// How a run ended, for people; then its result.
+void SayEnd(const WatchedRun& run, const Console& console, RunDisplay& display);
+void ShowResult(const WatchedRun& run, Console& console, RunDisplay& display);
 
 // Ctrl-C and SIGTERM while one of these exists: the first is counted, the second leaves the process
 // at once with kExitLeft.

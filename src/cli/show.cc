@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -9,9 +11,12 @@
 #include "base/redact.h"
 #include "base/time.h"
 #include "cli/command.h"
+#include "cli/context.h"
 #include "cli/data.h"
 #include "cli/files.h"
 #include "cli/progress.h"
+#include "cli/remote/remote_runs.h"
+#include "cli/remote/remote_show.h"
 #include "cli/show_run.h"
 #include "cli/table.h"
 
@@ -34,6 +39,7 @@ struct Options {
   bool result = false;
   bool no_redact = false;
   Output output = Output::kTable;
+  ServerOptions server;
 };
 
 // ---- gathering
@@ -94,12 +100,15 @@ Json StepsToJson(const engine::State& state, std::int64_t now_us) {
   return Json::Array(std::move(list));
 }
 
-Result<Json> CommandsToJson(const store::Store& store, const engine::State& state,
+// The row of a command; nullopt when nobody has it here.
+using FindCommand = std::function<Result<std::optional<store::CommandRow>>(std::int64_t)>;
+
+Result<Json> CommandsToJson(const FindCommand& find, const engine::State& state,
                             std::int64_t now_us) {
   std::vector<Json> list;
   for (const auto& [id, command] : state.commands()) {
     if (list.size() == kCommandsRead) break;
-    NOETL_ASSIGN(const auto row, store.FindCommand(command.event_id));
+    NOETL_ASSIGN(const auto row, find(command.event_id));
     JsonObjectBuilder json;
     json.Add("command_id", std::to_string(command.event_id))
         .Add("step", command.step)
@@ -141,20 +150,18 @@ Json SoftErrors(const engine::State& state) {
   return Json::Array(std::move(list));
 }
 
-Result<Json> ChildrenToJson(const store::Store& store, std::int64_t id, std::int64_t now_us) {
-  store::ExecutionFilter filter;
-  filter.parent_execution_id = id;
-  NOETL_ASSIGN(const std::vector<store::ExecutionRow> rows, store.List(filter));
+Json ChildrenToJson(const std::vector<store::ExecutionRow>& rows, std::int64_t now_us) {
   std::vector<Json> list;
   for (const store::ExecutionRow& row : rows) list.push_back(RunToJson(row, now_us));
   return Json::Array(std::move(list));
 }
 
 // Everything that is shown, as one document: text and JSON say the same.
-Result<Json> Gather(const store::Store& store, const RunView& view) {
+Result<Json> Gather(const RunView& view, const FindCommand& find,
+                    const std::vector<store::ExecutionRow>& child_rows) {
   const std::int64_t now_us = NowMicros();
-  NOETL_ASSIGN(Json commands, CommandsToJson(store, view.state, now_us));
-  NOETL_ASSIGN(Json children, ChildrenToJson(store, view.row.execution_id, now_us));
+  NOETL_ASSIGN(Json commands, CommandsToJson(find, view.state, now_us));
+  Json children = ChildrenToJson(child_rows, now_us);
   return RunToJson(view.row, now_us)
       .Merge(Json::Object({{"input", view.state.workload},
                            {"steps", StepsToJson(view.state, now_us)},
@@ -380,15 +387,22 @@ class Page {
   std::size_t width_;
 };
 
+// Where the run is: a data directory, or a server.
+struct Source {
+  RunView view;
+  FindCommand find;
+  std::vector<store::ExecutionRow> children;
+  std::function<Result<Json>(const std::string& ref)> load;
+};
+
 // The whole result and nothing else.
-Status PrintResult(const store::Store& store, const RunView& view, const Options& options,
-                   Console& console) {
-  if (!view.row.terminal)
-    return Fail("open", fmt::format("run {} has not ended", view.row.execution_id));
-  const Json result = RunResult(view);
+Status PrintResult(const Source& source, const Options& options, Console& console) {
+  if (!source.view.row.terminal)
+    return Fail("open", fmt::format("run {} has not ended", source.view.row.execution_id));
+  const Json result = RunResult(source.view);
   Json data = result["data"];
   if (const Json& ref = result["ref"]; ref.is_string()) {
-    NOETL_ASSIGN(data, store.Load(ref.AsString()));
+    NOETL_ASSIGN(data, source.load(ref.ToString()));
   }
   if (!options.no_redact) data = Redact(data);
   if (options.output == Output::kYaml) console.Out(WriteYaml(data));
@@ -397,16 +411,47 @@ Status PrintResult(const store::Store& store, const RunView& view, const Options
   return {};
 }
 
-Status Show(const Options& options, Console& console) {
-  NOETL_ASSIGN(const Data data, OpenData(options.data, console));
-  NOETL_ASSIGN(const store::ExecutionRow row, FindRun(*data.store, options.id));
-  NOETL_ASSIGN(const RunView view, ViewRun(*data.store, row));
-  if (options.result) return PrintResult(*data.store, view, options, console);
-  NOETL_ASSIGN(Json run, Gather(*data.store, view));
+Status ShowFrom(const Source& source, const Options& options, Console& console) {
+  if (options.result) return PrintResult(source, options, console);
+  NOETL_ASSIGN(Json run, Gather(source.view, source.find, source.children));
   if (!options.no_redact) run = Redact(run);
   if (options.output != Output::kTable) PrintDocument(run, options.output, console);
   else Page(run, console).Print();
   return {};
+}
+
+Status ShowHere(const Options& options, Console& console) {
+  NOETL_ASSIGN(const Data data, OpenData(options.data, console));
+  const store::Store& store = *data.store;
+  NOETL_ASSIGN(const store::ExecutionRow row, FindRun(store, options.id));
+  Source source{.find = [&](std::int64_t id) { return store.FindCommand(id); },
+                .load = [&](const std::string& ref) { return store.Load(ref); }};
+  NOETL_ASSIGN(source.view, ViewRun(store, row));
+  store::ExecutionFilter filter;
+  filter.parent_execution_id = row.execution_id;
+  NOETL_ASSIGN(source.children, store.List(filter));
+  return ShowFrom(source, options, console);
+}
+
+Status ShowThere(const Options& options, HttpClient& client, Console& console) {
+  NOETL_ASSIGN(const std::int64_t id, FindRunId(client, options.id));
+  Source source{
+      .find = [](std::int64_t) -> Result<std::optional<store::CommandRow>> { return std::nullopt; },
+      .load =
+          [&](const std::string& ref) {
+            return client.Get("/result/resolve?ref=" + UrlPart(ref));
+          }};
+  NOETL_ASSIGN(source.view, ViewRemoteRun(client, id, !options.no_redact));
+  store::ExecutionFilter filter;
+  filter.parent_execution_id = id;
+  NOETL_ASSIGN(source.children, ListRuns(client, filter));
+  return ShowFrom(source, options, console);
+}
+
+Status Show(const Options& options, Console& console) {
+  NOETL_ASSIGN(const std::optional<Server> server,
+               FindServerInsteadOf(options.data, options.server, console));
+  return server ? ShowThere(options, *server->client, console) : ShowHere(options, console);
 }
 
 }  // namespace
@@ -418,6 +463,7 @@ Action DeclareShow(CLI::App& app) {
   AddRedactOption(app, &options->no_redact);
   AddOutputOptions(app, &options->output);
   AddDataOption(app, &options->data);
+  AddServerOptions(app, &options->server);
   return [options](Console& console) {
     const Status done = Show(*options, console);
     return done ? kExitOk : Complain("show", done.error(), console);

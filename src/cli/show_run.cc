@@ -14,6 +14,66 @@ constexpr std::int64_t kPageChunks = 64;
 constexpr std::size_t kTailBytes = 4'000;
 constexpr std::size_t kTailLines = 20;
 
+}  // namespace
+
+// ---- pieces of a failure
+
+// Either ending of a command can be a failure: the tool said so, or it did not come back.
+bool IsFailure(const engine::Event& event) {
+  return event.meta["outcome"].AsString() == "failed" ||
+         event.meta["route"]["outcome"].AsString() == "failed";
+}
+
+RunFailure FailureOf(const RunView& view) {
+  RunFailure failure;
+  if (!view.state.failed_steps.empty()) failure.step = view.state.failed_steps.front();
+  else if (view.end) failure.step = view.end->meta["failed_steps"].At(0).ToString();
+  failure.error = view.state.first_error.empty() ? view.row.error : view.state.first_error;
+  if (const engine::StepState* step = view.state.Find(failure.step); step && step->result) {
+    failure.error_info = step->result->error_info;
+    failure.attempt = step->result->meta["attempt"].AsInt();
+  }
+  return failure;
+}
+
+void AddFailedEvent(const engine::Event& event, std::int64_t command_id, RunFailure& failure) {
+  if (failure.error.empty()) failure.error = event.error;
+  failure.command_id = command_id;
+  if (const Json& info = event.result["context"]["error_info"]; info.is_object())
+    failure.error_info = info;
+}
+
+void AddIssued(const engine::Event& issued, RunFailure& failure) {
+  failure.attempt = issued.meta["attempt"].AsInt(1);
+  failure.iteration = issued.meta["iteration_index"].AsInt(-1);
+  JsonObjectBuilder input;
+  for (const char* name : {"tool_config", "args", "iteration"}) {
+    if (const Json& part = issued.context[name]; !part.is_container() || !part.empty())
+      input.AddSome(name, part);
+  }
+  failure.input = input.Build();
+}
+
+void AddToTail(const store::LogChunk& chunk, std::string* tail) {
+  if (chunk.stream != "stderr") return;
+  *tail += chunk.text;
+  if (tail->size() > kTailBytes) tail->erase(0, tail->size() - kTailBytes);
+}
+
+std::string LinesOfTail(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  std::size_t start = text.size();
+  for (std::size_t lines = 0; lines < kTailLines && start != 0 && start != std::string::npos;
+       ++lines)
+    start = text.rfind('\n', start - 1);
+  if (start != 0 && start != std::string::npos) text.erase(0, start + 1);
+  // A character that was cut in half.
+  while (!text.empty() && (static_cast<unsigned char>(text[0]) & 0xc0) == 0x80) text.erase(0, 1);
+  return text;
+}
+
+namespace {
+
 Status FoldRange(const store::Store& store, RunView& view, std::int64_t after, std::int64_t until) {
   while (after < until) {
     NOETL_ASSIGN(
@@ -51,23 +111,11 @@ Result<std::string> StderrTail(const store::Store& store, std::int64_t execution
   while (true) {
     NOETL_ASSIGN(const std::vector<store::LogChunk> chunks,
                  store.ReadLogs(execution_id, command_id, seen, kPageChunks));
-    for (const store::LogChunk& chunk : chunks) {
-      if (chunk.stream != "stderr") continue;
-      text += chunk.text;
-      if (text.size() > kTailBytes) text.erase(0, text.size() - kTailBytes);
-    }
+    for (const store::LogChunk& chunk : chunks) AddToTail(chunk, &text);
     seen += std::ssize(chunks);
     if (std::ssize(chunks) < kPageChunks) break;
   }
-  while (text.ends_with('\n')) text.pop_back();
-  std::size_t start = text.size();
-  for (std::size_t lines = 0; lines < kTailLines && start != 0 && start != std::string::npos;
-       ++lines)
-    start = text.rfind('\n', start - 1);
-  if (start != 0 && start != std::string::npos) text.erase(0, start + 1);
-  // A character that was cut in half.
-  while (!text.empty() && (static_cast<unsigned char>(text[0]) & 0xc0) == 0x80) text.erase(0, 1);
-  return text;
+  return LinesOfTail(std::move(text));
 }
 
 // The first failure of the step among the newest events.
@@ -82,10 +130,7 @@ Result<std::optional<store::EventRow>> FindFailure(const store::Store& store, co
     for (const store::EventRow& row : rows) {
       const engine::Event& event = row.event;
       after = event.seq;
-      // Either ending of a command can be a failure: the tool said so, or it did not come back.
-      const bool failed = event.meta["outcome"].AsString() == "failed" ||
-                          event.meta["route"]["outcome"].AsString() == "failed";
-      if (event.node_name != step || !failed) continue;
+      if (event.node_name != step || !IsFailure(event)) continue;
       if (!found || found->command_id == 0) found = row;
     }
     if (found && found->command_id != 0) break;
@@ -96,36 +141,17 @@ Result<std::optional<store::EventRow>> FindFailure(const store::Store& store, co
 Status AddCommand(const store::Store& store, const RunView& view, RunFailure& failure) {
   NOETL_ASSIGN(const std::optional<store::EventRow> event, FindFailure(store, view, failure.step));
   if (!event) return {};
-  if (failure.error.empty()) failure.error = event->event.error;
-  failure.command_id = event->command_id;
-  if (const Json& info = event->event.result["context"]["error_info"]; info.is_object())
-    failure.error_info = info;
+  AddFailedEvent(event->event, event->command_id, failure);
   if (failure.command_id == 0) return {};
   NOETL_ASSIGN(const std::optional<engine::Event> issued,
                store.FindEvent(view.row.execution_id, failure.command_id));
-  if (issued) {
-    failure.attempt = issued->meta["attempt"].AsInt(1);
-    failure.iteration = issued->meta["iteration_index"].AsInt(-1);
-    JsonObjectBuilder input;
-    for (const char* name : {"tool_config", "args", "iteration"}) {
-      if (const Json& part = issued->context[name]; !part.is_container() || !part.empty())
-        input.AddSome(name, part);
-    }
-    failure.input = input.Build();
-  }
+  if (issued) AddIssued(*issued, failure);
   NOETL_ASSIGN(failure.stderr_tail, StderrTail(store, view.row.execution_id, failure.command_id));
   return {};
 }
 
 Status AddFailure(const store::Store& store, RunView& view) {
-  RunFailure failure;
-  if (!view.state.failed_steps.empty()) failure.step = view.state.failed_steps.front();
-  else if (view.end) failure.step = view.end->meta["failed_steps"].At(0).ToString();
-  failure.error = view.state.first_error.empty() ? view.row.error : view.state.first_error;
-  if (const engine::StepState* step = view.state.Find(failure.step); step && step->result) {
-    failure.error_info = step->result->error_info;
-    failure.attempt = step->result->meta["attempt"].AsInt();
-  }
+  RunFailure failure = FailureOf(view);
   if (!failure.step.empty()) NOETL_TRY(AddCommand(store, view, failure));
   view.failure = std::move(failure);
   return {};

@@ -44,6 +44,16 @@ struct RunView {
 
 Result<RunView> ViewRun(const store::Store& store, const store::ExecutionRow& row);
 
+// Pieces of the above, for runs that are read elsewhere.
+bool IsFailure(const engine::Event& event);
+// What the state and the end tell.
+RunFailure FailureOf(const RunView& view);
+void AddFailedEvent(const engine::Event& event, std::int64_t command_id, RunFailure& failure);
+void AddIssued(const engine::Event& issued, RunFailure& failure);
+// The end of what was written to the error stream: gathered from chunks, then cut to lines.
+void AddToTail(const store::LogChunk& chunk, std::string* tail);
+std::string LinesOfTail(std::string text);
+
 // The result of a completed run: {data} or the reference object; null when there is none.
 Json RunResult(const RunView& view);
 

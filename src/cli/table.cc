@@ -217,7 +217,7 @@ void AddOutputOptions(CLI::App& app, Output* output) {
       ->check(CLI::IsMember({"table", "json", "yaml"}).description(""))
       ->type_name("FORMAT");
   app.add_flag_function(
-      "--json", [output](std::int64_t) { *output = Output::kJson; }, "the same as -o json");
+      "-j,--json", [output](std::int64_t) { *output = Output::kJson; }, "the same as -o json");
 }
 
 std::string WriteYaml(const Json& value) {

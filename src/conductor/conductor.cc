@@ -23,13 +23,21 @@ constexpr std::int64_t kTimerSleepUsMax = 30'000'000;
 }  // namespace
 
 Conductor::Conductor(ConductorOptions options)
-    : options_(std::move(options)), playbooks_(options_.store), dispatch_(options_.slots) {
+    : options_(std::move(options)),
+      playbooks_(options_.store),
+      leases_(options_.leases),
+      fleet_(options_.store, options_.clock, options_.ids) {
   NOETL_CHECK(!options_.lanes.empty(), "a conductor needs a lane");
   NOETL_CHECK(options_.worker_id.starts_with(kInProcessWorker), "a worker of this process");
   for (Reactor* reactor : options_.lanes) lanes_.push_back(std::make_unique<Lane>(this, reactor));
 }
 
 Conductor::~Conductor() = default;
+
+void Conductor::Attach(bus::WorkerEnd* worker) {
+  worker_ = worker;
+  dispatch_.ReturnSlots(options_.slots);
+}
 
 Lane& Conductor::LaneOf(std::int64_t execution_id) {
   return *lanes_[static_cast<std::size_t>(
@@ -140,25 +148,33 @@ void Conductor::RunChild(bus::ChildCall call, ChildDone done) {
   });
 }
 
-bool Conductor::AnswerWaiting(const engine::ChildEnd& end) {
+void Conductor::AnswerWaiting(const engine::ChildEnd& end) {
   ChildDone waiting;
   {
     const std::lock_guard lock(waiting_mutex_);
     auto found = waiting_.extract(end.command_id);
-    if (found.empty()) return false;  // of an earlier process
+    if (found.empty()) return;  // of an earlier process
     waiting = std::move(found.mapped());
   }
   waiting(end);
-  return true;
 }
 
-// Commands in line get the slots that are free.
+// Commands in line get the seats that are free.
 void Conductor::Offer() {
-  if (!worker_) return;
-  while (std::optional<Dispatch::Waiting> next = dispatch_.Next()) {
-    const std::int64_t id = next->execution_id;
-    LaneOf(id).Deliver(id, ClaimMail{std::move(next->command_id), std::move(next->issued)});
-  }
+  while (auto next = dispatch_.Next()) Deliver(std::move(next->first), std::move(next->second));
+}
+
+void Conductor::OfferSeat(Seat seat) {
+  std::optional<Dispatch::Waiting> next = dispatch_.NextFor(seat);
+  if (next) Deliver(*std::move(next), std::move(seat));
+  else dispatch_.Return(seat);
+}
+
+void Conductor::Deliver(Dispatch::Waiting waiting, Seat seat) {
+  const std::int64_t id = waiting.execution_id;
+  ClaimMail mail{.command_id = std::move(waiting.command_id), .issued = std::move(waiting.issued)};
+  mail.seat = std::move(seat);
+  LaneOf(id).Deliver(id, std::move(mail));
 }
 
 // ---- messages and timers
@@ -221,8 +237,11 @@ Status Conductor::Recover() {
       const bool first = working.insert(command.execution_id).second;
       if (command.server_run || command.parked) continue;
       if (command.status == store::CommandStatus::kPending) {
-        line.push_back({command.execution_id, command.id, nullptr});
-      } else if (first || command.lease_until_us == 0) {
+        line.push_back(
+            {command.execution_id, command.id, command.pool, command.tool_kind, nullptr});
+      } else if (!command.worker_id.starts_with(kInProcessWorker)) {
+        Readopt(command);
+      } else if (first) {
         LaneOf(command.execution_id).Deliver(command.execution_id, WakeMail{});
       }
     }

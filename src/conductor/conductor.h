@@ -7,9 +7,10 @@
 //
 // Error codes of answers: "not_found"; "invalid" (a playbook that does not compile, a payload that
 // cannot be stored); "overloaded" and "unavailable" (try again later; the message says why);
-// "superseded", "stale_claim", "cancelled", "already_terminal" for reports of workers.
+// "superseded", "stale_claim", "active_claim", "cancelled", "already_terminal" for workers.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -27,7 +28,10 @@
 #include "bus/link.h"
 #include "conductor/committer.h"
 #include "conductor/dispatch.h"
+#include "conductor/fleet.h"
+#include "conductor/leases.h"
 #include "conductor/playbooks.h"
+#include "conductor/worker_calls.h"
 #include "engine/state.h"
 #include "store/store.h"
 
@@ -47,6 +51,14 @@ class Listener {
   virtual void OnEvents(const store::ExecutionRow& execution,
                         std::span<const store::EventRow> events) = 0;
   virtual void OnLogs(std::span<const store::LogChunk>) {}
+};
+
+// Where secrets come from; answers on any thread.
+class SecretSource {
+ public:
+  virtual ~SecretSource() = default;
+  virtual void FindSecret(std::string alias, std::int64_t execution_id,
+                          bus::ServerEnd::Loaded found) = 0;
 };
 
 struct StartCall {
@@ -74,8 +86,10 @@ struct ConductorOptions {
   Json env;                     // captured by new runs
   std::string worker_id;        // of the worker in this process; starts with kInProcessWorker
   int slots = 64;               // commands it holds at once
+  LeasePolicy leases;           // of remote workers
   std::size_t cache_bytes = std::size_t{1} << 30;  // states kept in memory
   Listener* listener = nullptr;                    // may be null
+  SecretSource* secrets = nullptr;                 // null: there are none
 };
 
 class Conductor final : public bus::ServerEnd {
@@ -85,7 +99,7 @@ class Conductor final : public bus::ServerEnd {
   ~Conductor() override;
 
   // The worker that commands are offered to; before `Recover`. None: commands wait.
-  void Attach(bus::WorkerEnd* worker) { worker_ = worker; }
+  void Attach(bus::WorkerEnd* worker);
 
   // Takes up everything that an earlier process left undone. Once, before other calls.
   Status Recover();
@@ -103,13 +117,41 @@ class Conductor final : public bus::ServerEnd {
               Cancelled cancelled);
   void Finalize(std::int64_t execution_id, bool completed, std::string error, Cancelled finalized);
 
-  // No command is offered to the worker any more; what runs goes on.
+  // No command is offered to any worker any more; what runs goes on. Questions for work are
+  // answered with nothing.
   void StopOffering();
+
+  // Remote workers (worker_calls.h). Answers that tell of success come after the commit.
+  using ClaimDone = std::move_only_function<void(Result<Claimed>)>;
+  void Claim(ClaimCall call, ClaimDone done);
+  // Waits for work; answered with what there is, at the latest when the time is over.
+  void Lease(LeaseCall call, std::move_only_function<void(std::vector<Claimed>)> done);
+  // All events of one run: stored together, one decision after them.
+  void Post(PostCall call, std::move_only_function<void(Result<PostAnswer>)> done);
+  RenewAnswer Renew(std::string_view worker_id, std::span<const Holding> holdings);
+  // The worker lives: claims that it made one by one are renewed.
+  void RenewClaims(std::string_view worker_id);
+  // Gives a command back. Not started: it is offered again as it is; started: a new attempt that
+  // does not count. "not_found", "stale_claim".
+  void Release(std::string_view worker_id, Holding holding,
+               std::move_only_function<void(Status)> done);
+  // Everything a worker holds: it says good-bye (does not count), or it begins anew, so what it held
+  // before is lost (counts).
+  void ReleaseAll(std::string_view worker_id, bool counts);
+  void Callback(CallbackCall call, std::move_only_function<void(Result<CallbackAnswer>)> done);
+
+  Fleet& fleet() { return fleet_; }
+  const Leases& leases() const { return leases_; }
+  // Commands in line, by pool.
+  std::vector<std::pair<std::string, std::size_t>> WaitingByPool() const {
+    return dispatch_.WaitingByPool();
+  }
 
   // bus::ServerEnd
   void Send(bus::Report report, Sent sent) override;
   void Load(std::string ref, Loaded loaded) override;
   void RunChild(bus::ChildCall call, ChildDone done) override;
+  void FindSecret(std::string alias, std::int64_t execution_id, Loaded found) override;
   void FreeSlots(int change) override;
 
   // Executions in memory, for tests and metrics.
@@ -127,9 +169,16 @@ class Conductor final : public bus::ServerEnd {
   bool IsStored(std::int64_t execution_id) const;
   std::size_t LaneBytes() const { return options_.cache_bytes / lanes_.size(); }
   void Offer();
+  // A seat of a poll is free again: the next command that it serves, or nothing.
+  void OfferSeat(Seat seat);
+  void Deliver(Dispatch::Waiting waiting, Seat seat);
   void ArmTimer(std::int64_t due_us);
   void OnTimer();
-  bool AnswerWaiting(const engine::ChildEnd& end);
+  void AnswerWaiting(const engine::ChildEnd& end);
+  // Wake-ups of polls and leases, on the first lane's reactor.
+  void ArmWorkers(std::int64_t due_us);
+  void OnWorkers();
+  void Readopt(const store::CommandRow& command);
 
   ConductorOptions options_;
   bus::WorkerEnd* worker_ = nullptr;
@@ -140,6 +189,22 @@ class Conductor final : public bus::ServerEnd {
   // The next wake-up for timers and delayed messages; touched on the first lane's reactor only.
   std::int64_t armed_us_ = 0;
   Reactor::TimerId armed_ = 0;
+
+  // The same for polls and leases, by the monotonic clock.
+  std::int64_t workers_us_ = 0;
+  Reactor::TimerId workers_timer_ = 0;
+  std::atomic<std::int64_t> workers_due_us_{0};  // 0: not armed
+
+  Leases leases_;
+  Fleet fleet_;
+  // The last question for work of each worker, to answer it again.
+  struct Question {
+    std::string request_id;
+    std::shared_ptr<Poll> poll;
+    std::vector<Claimed> answer;
+  };
+  std::mutex questions_mutex_;
+  std::map<std::string, Question, std::less<>> questions_;
 
   std::mutex waiting_mutex_;
   std::map<std::string, ChildDone, std::less<>> waiting_;  // tasks that wait for a child

@@ -1,15 +1,93 @@
 #include "conductor/dispatch.h"
 
+#include <algorithm>
 #include <iterator>
-#include <utility>
+
+#include "base/check.h"
 
 namespace noetl::conductor {
 
-bool Dispatch::TakeSlot() {
+namespace {
+
+bool Lists(const std::vector<std::string>& names, std::string_view name) {
+  return names.empty() || std::ranges::find(names, name) != names.end();
+}
+
+}  // namespace
+
+bool Dispatch::Serves(const Poll& poll, std::string_view pool, std::string_view kind) {
+  return Lists(poll.call.pools, pool) && Lists(poll.call.kinds, kind);
+}
+
+bool Dispatch::HasRoom(const Poll& poll) {
+  const auto seats = poll.granted.size() + static_cast<std::size_t>(poll.taken);
+  return !poll.closed && seats < static_cast<std::size_t>(poll.call.max);
+}
+
+std::optional<Seat> Dispatch::TakeLocked(std::string_view pool, std::string_view kind) {
+  if (closed_) return std::nullopt;
+  if (free_ > 0) {
+    --free_;
+    return Seat{};
+  }
+  for (const std::shared_ptr<Poll>& poll : polls_) {
+    if (!HasRoom(*poll) || !Serves(*poll, pool, kind)) continue;
+    // Its worker is dead: what it got would be lost until the lease ends.
+    if (poll->call.gone && poll->call.gone()) {
+      poll->closed = true;
+      continue;
+    }
+    ++poll->taken;
+    return Seat{Door::kLease, poll->call.worker_id, poll->call.request_id, poll};
+  }
+  return std::nullopt;
+}
+
+std::optional<Seat> Dispatch::Take(std::string_view pool, std::string_view kind) {
   const std::lock_guard lock(mutex_);
-  if (closed_ || free_ <= 0 || !line_.empty()) return false;
-  --free_;
-  return true;
+  const auto line = lines_.find(pool);
+  if (line != lines_.end() && !line->second.empty()) return std::nullopt;
+  return TakeLocked(pool, kind);
+}
+
+void Dispatch::Wait(std::vector<Waiting> commands) {
+  const std::lock_guard lock(mutex_);
+  for (Waiting& command : commands) lines_[command.pool].push_back(std::move(command));
+}
+
+std::optional<std::pair<Dispatch::Waiting, Seat>> Dispatch::Next() {
+  const std::lock_guard lock(mutex_);
+  for (auto line = lines_.begin(); line != lines_.end();) {
+    std::deque<Waiting>& waiting = line->second;
+    if (waiting.empty()) {
+      line = lines_.erase(line);
+      continue;
+    }
+    const std::size_t look = std::min(waiting.size(), kLookAhead);
+    for (std::size_t i = 0; i < look; ++i) {
+      std::optional<Seat> seat = TakeLocked(line->first, waiting[i].kind);
+      if (!seat) continue;
+      std::pair<Waiting, Seat> next(std::move(waiting[i]), *std::move(seat));
+      waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(i));
+      return next;
+    }
+    ++line;
+  }
+  return std::nullopt;
+}
+
+std::optional<Dispatch::Waiting> Dispatch::NextFor(const Seat& seat) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [pool, waiting] : lines_) {
+    const std::size_t look = std::min(waiting.size(), kLookAhead);
+    for (std::size_t i = 0; i < look; ++i) {
+      if (!Serves(*seat.poll, pool, waiting[i].kind)) continue;
+      Waiting next = std::move(waiting[i]);
+      waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(i));
+      return next;
+    }
+  }
+  return std::nullopt;
 }
 
 void Dispatch::ReturnSlots(int count) {
@@ -17,34 +95,125 @@ void Dispatch::ReturnSlots(int count) {
   free_ += count;
 }
 
-void Dispatch::Wait(std::vector<Waiting> commands) {
-  const std::lock_guard lock(mutex_);
-  line_.insert(line_.end(), std::move_iterator(commands.begin()),
-               std::move_iterator(commands.end()));
-}
-
-std::optional<Dispatch::Waiting> Dispatch::Next() {
-  const std::lock_guard lock(mutex_);
-  if (closed_ || free_ <= 0 || line_.empty()) return std::nullopt;
-  --free_;
-  Waiting next = std::move(line_.front());
-  line_.pop_front();
-  return next;
-}
-
 void Dispatch::Close() {
-  const std::lock_guard lock(mutex_);
-  closed_ = true;
-}
-
-std::size_t Dispatch::waiting() const {
-  const std::lock_guard lock(mutex_);
-  return line_.size();
+  std::vector<std::shared_ptr<Poll>> polls;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    polls.assign(polls_.begin(), polls_.end());
+  }
+  for (const std::shared_ptr<Poll>& poll : polls) Expire(poll);
 }
 
 int Dispatch::free_slots() const {
   const std::lock_guard lock(mutex_);
   return free_;
+}
+
+// ---- polls
+
+void Dispatch::AddPoll(std::shared_ptr<Poll> poll) {
+  const std::lock_guard lock(mutex_);
+  poll->closed = closed_;
+  polls_.push_back(std::move(poll));
+}
+
+bool Dispatch::Redirect(const std::shared_ptr<Poll>& poll, std::function<bool()> gone, Done& done) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!poll->done || poll->closed) return false;
+    std::swap(poll->done, done);
+    poll->call.gone = std::move(gone);
+  }
+  done({});
+  return true;
+}
+
+bool Dispatch::CompleteLocked(const std::shared_ptr<Poll>& poll) {
+  if (poll->taken > 0 || !poll->done) return false;
+  if (poll->granted.empty() && !poll->closed) return false;
+  poll->closed = true;
+  polls_.remove(poll);
+  return true;
+}
+
+void Dispatch::Answer(Poll& poll) {
+  if (poll.remember) poll.remember(poll);
+  std::exchange(poll.done, nullptr)(std::move(poll.granted));
+}
+
+void Dispatch::Fill(const Seat& seat, Claimed claimed) {
+  bool complete = false;
+  {
+    const std::lock_guard lock(mutex_);
+    --seat.poll->taken;
+    seat.poll->granted.push_back(std::move(claimed));
+    complete = CompleteLocked(seat.poll);
+  }
+  if (complete) Answer(*seat.poll);
+}
+
+void Dispatch::Return(const Seat& seat) {
+  if (!seat.poll) return ReturnSlots(1);
+  bool complete = false;
+  {
+    const std::lock_guard lock(mutex_);
+    --seat.poll->taken;
+    complete = CompleteLocked(seat.poll);
+  }
+  if (complete) Answer(*seat.poll);
+}
+
+void Dispatch::Expire(const std::shared_ptr<Poll>& poll) {
+  bool complete = false;
+  {
+    const std::lock_guard lock(mutex_);
+    poll->closed = true;
+    complete = CompleteLocked(poll);
+  }
+  if (complete) Answer(*poll);
+}
+
+std::optional<std::int64_t> Dispatch::ExpireDue(std::int64_t now_us) {
+  std::vector<std::shared_ptr<Poll>> over;
+  std::optional<std::int64_t> next;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const std::shared_ptr<Poll>& poll : polls_) {
+      if (poll->closed && poll->taken > 0) continue;
+      if (poll->closed || poll->until_us <= now_us) over.push_back(poll);
+      else next = std::min(next.value_or(poll->until_us), poll->until_us);
+    }
+  }
+  for (const std::shared_ptr<Poll>& poll : over) Expire(poll);
+  return next;
+}
+
+void Dispatch::ExpireAll(std::string_view worker_id) {
+  std::vector<std::shared_ptr<Poll>> polls;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const std::shared_ptr<Poll>& poll : polls_) {
+      if (poll->call.worker_id == worker_id) polls.push_back(poll);
+    }
+  }
+  for (const std::shared_ptr<Poll>& poll : polls) Expire(poll);
+}
+
+std::size_t Dispatch::waiting() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t count = 0;
+  for (const auto& [pool, line] : lines_) count += line.size();
+  return count;
+}
+
+std::vector<std::pair<std::string, std::size_t>> Dispatch::WaitingByPool() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<std::string, std::size_t>> counts;
+  for (const auto& [pool, line] : lines_) {
+    if (!line.empty()) counts.emplace_back(pool, line.size());
+  }
+  return counts;
 }
 
 }  // namespace noetl::conductor

@@ -25,6 +25,7 @@ Lane::~Lane() = default;
 
 void Lane::Deliver(std::int64_t execution_id, Mail mail) {
   if (std::holds_alternative<StartMail>(mail)) ++starts_waiting_;
+  if (std::holds_alternative<PostMail>(mail)) ++posts_waiting_;
   bool wakes = false;
   {
     const std::lock_guard lock(mutex_);
@@ -52,6 +53,17 @@ std::optional<Error> Lane::Refusal() const {
   const std::lock_guard lock(mutex_);
   if (!trouble_) return std::nullopt;
   return Error{"unavailable", "no run can be started now: " + trouble_->message};
+}
+
+std::optional<Error> Lane::PostRefusal() const {
+  if (posts_waiting_.load(std::memory_order_relaxed) >= kPostsWaitingMax) {
+    return Error{"overloaded", fmt::format("{} reports of workers wait to be stored; try again in "
+                                           "a moment",
+                                           kPostsWaitingMax)};
+  }
+  const std::lock_guard lock(mutex_);
+  if (!trouble_) return std::nullopt;
+  return Error{"unavailable", "nothing can be stored now: " + trouble_->message};
 }
 
 Lane::Execution& Lane::Touch(std::int64_t execution_id) {
@@ -82,6 +94,7 @@ void Lane::Drain() {
   touched.reserve(mails.size() + committed.size());
   for (auto& [id, mail] : mails) {
     if (std::holds_alternative<StartMail>(mail)) --starts_waiting_;
+    if (std::holds_alternative<PostMail>(mail)) --posts_waiting_;
     Touch(id).mail.push_back(std::move(mail));
     touched.push_back(id);
   }
@@ -147,7 +160,15 @@ void Lane::Publish(Execution& execution, store::UnitRows& unit) {
     if (report && report->ended) held_.erase(report->report.command_id);
   }
   execution.working.clear();
-  for (bus::Grant& grant : execution.grants) grants_.push_back(std::move(grant));
+  execution.leased.clear();
+  for (Execution::Granted& granted : execution.grants) {
+    if (granted.seat.poll) {
+      const std::int64_t lease_ms = conductor_->leases_.LengthUs(granted.seat.door) / 1'000;
+      conductor_->dispatch_.Fill(granted.seat, {std::move(granted.grant), lease_ms});
+    } else {
+      grants_.push_back(std::move(granted.grant));
+    }
+  }
   execution.grants.clear();
   if (!execution.waiting.empty()) {
     conductor_->dispatch_.Wait(std::exchange(execution.waiting, {}));
@@ -161,6 +182,7 @@ void Lane::Publish(Execution& execution, store::UnitRows& unit) {
     stops_.push_back(std::move(id));
   }
   execution.stops.clear();
+  for (const store::CommandChange& change : unit.command_changes) EndLease(change);
   if (execution.notice) conductor_->AnswerWaiting(*std::exchange(execution.notice, {}));
   for (store::MessageRow& message : unit.messages) conductor_->Route(std::move(message));
   for (const engine::Timer& timer : unit.timers) conductor_->ArmTimer(timer.due_us);
@@ -169,16 +191,9 @@ void Lane::Publish(Execution& execution, store::UnitRows& unit) {
 // The unit is not stored, or nobody knows: what is in memory is forgotten, what was asked for is
 // asked again or refused.
 void Lane::Abandon(Execution& execution, const Error& error) {
-  for (const bus::Grant& grant : execution.grants) {
-    if (held_.erase(grant.command_id) > 0) ReturnSlot();
-  }
-  std::vector<Mail> working = std::move(execution.working);
-  std::deque<Mail> later = std::move(execution.mail);
   const int conflicts = execution.conflicts + 1;
-  bytes_ -= execution.bytes;
+  auto [working, later] = Reset(execution);
   const std::int64_t id = execution.id;
-  execution = Execution();
-  execution.id = id;
   execution.rescan = true;
   execution.conflicts = conflicts;
 
@@ -187,8 +202,9 @@ void Lane::Abandon(Execution& execution, const Error& error) {
   if (!again) LogError("a unit was refused", {{"execution_id", id}, {"error", error.message}});
   for (Mail& mail : working) {
     ReportMail* report = std::get_if<ReportMail>(&mail);
-    if (report && !report->sent) continue;                  // refused already, by what is stored
-    if (std::holds_alternative<ClaimMail>(mail)) continue;  // its slot is returned, see `rescan`
+    if (report && !report->sent) continue;  // refused already, by what is stored
+    const ClaimMail* claim = std::get_if<ClaimMail>(&mail);
+    if (claim && !claim->done) continue;  // its seat is returned, see `rescan`
     if (report && !again && !report->replaced && !report->report.events.empty()) {
       // The command must end all the same.
       report->replaced = true;
@@ -204,6 +220,16 @@ void Lane::Abandon(Execution& execution, const Error& error) {
   execution.mail.push_back(WakeMail{});
   for (Mail& mail : later) execution.mail.push_back(std::move(mail));
   if (trouble) Pause(error);
+}
+
+Lane::Unserved Lane::Reset(Execution& execution) {
+  DropClaims(execution);
+  Unserved mail{std::move(execution.working), std::move(execution.mail)};
+  bytes_ -= execution.bytes;
+  const std::int64_t id = execution.id;
+  execution = Execution();
+  execution.id = id;
+  return mail;
 }
 
 void Lane::Pause(const Error& error) {

@@ -52,10 +52,34 @@ struct ReportMail {
   bool ended = false;     // the worker is done with the command, and its slot was returned
   bool replaced = false;  // the result could not be stored: a failure stands in for it
 };
-// The worker of this process has a slot for a command that stood in line.
+// There is a seat for a command that stood in line; or a worker asks for it by its id (`done`).
 struct ClaimMail {
   std::string command_id;
   std::shared_ptr<const engine::Event> issued;  // null: to be read from the log
+  Seat seat;
+  std::int64_t event_id = 0;  // of command.issued, when a worker asks
+  Conductor::ClaimDone done;
+  std::optional<Result<Claimed>> answer;
+};
+// Events that a remote worker posted.
+struct PostMail {
+  PostCall call;
+  std::move_only_function<void(Result<PostAnswer>)> done;
+  PostAnswer answer;
+};
+// A remote worker gives a command back, or is gone.
+struct ReturnMail {
+  Lease lease;
+  enum class Reason : std::uint8_t { kReleased, kExpired, kGone };
+  Reason reason = Reason::kReleased;
+  std::move_only_function<void(Status)> done;
+  Status answer;
+};
+struct CallbackMail {
+  CallbackCall call;
+  std::move_only_function<void(Result<CallbackAnswer>)> done;
+  CallbackAnswer answer;
+  std::string command_id;
 };
 struct CancelMail {
   std::string reason;
@@ -78,11 +102,13 @@ struct MessageMail {
 // Something may be left to decide, or to take back from a process that is gone.
 struct WakeMail {};
 
-using Mail = std::variant<StartMail, ReportMail, ClaimMail, CancelMail, FinalizeMail, TimerMail,
-                          MessageMail, WakeMail>;
+using Mail = std::variant<StartMail, ReportMail, ClaimMail, PostMail, ReturnMail, CallbackMail,
+                          CancelMail, FinalizeMail, TimerMail, MessageMail, WakeMail>;
 
 // Starts that may wait in one mailbox; more are refused.
 inline constexpr std::size_t kStartsWaitingMax = 50'000;
+// Posts of remote workers that may wait in one mailbox; more are refused.
+inline constexpr std::size_t kPostsWaitingMax = 20'000;
 // Facts that one decision takes; more wait for the next.
 inline constexpr std::size_t kFactsMax = 512;
 // A snapshot is written after this many events, later when the last one was large: what snapshots
@@ -111,6 +137,8 @@ class Lane final : public CommitSink {
   void OnCommitted(std::vector<Committed> results) override;
   // Starts are refused while the mailbox is full or the disk is; the reason, or nothing.
   std::optional<Error> Refusal() const;
+  // The same for posts of remote workers.
+  std::optional<Error> PostRefusal() const;
   Reactor* reactor() const { return reactor_; }
   std::size_t cached() const { return cached_.load(std::memory_order_relaxed); }
 
@@ -126,6 +154,12 @@ class Lane final : public CommitSink {
   void Finish(Committed& committed);
   void Publish(Execution& execution, store::UnitRows& unit);
   void Abandon(Execution& execution, const Error& error);
+  // Forgets what is in memory of an execution but its mail: `working` is what was being decided.
+  struct Unserved {
+    std::vector<Mail> working;
+    std::deque<Mail> later;
+  };
+  Unserved Reset(Execution& execution);
   void Forget(std::int64_t execution_id);
   void Rest(Execution& execution);
   void Pause(const Error& error);
@@ -146,6 +180,9 @@ class Lane final : public CommitSink {
   void Feed(Execution& execution, engine::Decider& decider, StartMail& mail);
   void Feed(Execution& execution, engine::Decider& decider, ReportMail& mail);
   void Feed(Execution& execution, engine::Decider& decider, ClaimMail& mail);
+  void Feed(Execution& execution, engine::Decider& decider, PostMail& mail);
+  void Feed(Execution& execution, engine::Decider& decider, ReturnMail& mail);
+  void Feed(Execution& execution, engine::Decider& decider, CallbackMail& mail);
   void Feed(Execution& execution, engine::Decider& decider, CancelMail& mail);
   void Feed(Execution& execution, engine::Decider& decider, FinalizeMail& mail);
   void Feed(Execution& execution, engine::Decider& decider, TimerMail& mail);
@@ -157,7 +194,28 @@ class Lane final : public CommitSink {
   void TakeBackLost(Execution& execution, engine::Decider& decider);
   Status Decide(engine::Decider& decider);
   Status OfferCommands(Execution& execution, engine::Decider& decider);
-  void Claim(Execution& execution, engine::Decider& decider, const engine::Event& issued);
+  bus::Grant MakeGrant(const Execution& execution, const engine::Event& issued,
+                       std::int64_t claim_token, Door door) const;
+
+  // lane_worker.cc: remote workers, and claims.
+  void Claim(Execution& execution, engine::Decider& decider, const engine::Event& issued,
+             ClaimMail* asked, Seat seat);
+  void PassOn(Seat seat);
+  void ClaimAgain(Execution& execution, const engine::Command& command, ClaimMail& mail);
+  std::shared_ptr<const engine::Event> IssuedEvent(const Execution& execution,
+                                                   std::int64_t event_id) const;
+  Posted Take(Execution& execution, engine::Decider& decider, const PostCall& call,
+              PostedEvent& posted);
+  Posted TakeOfCommand(Execution& execution, engine::Decider& decider, const PostCall& call,
+                       PostedEvent& posted);
+  std::optional<Posted> FindRepeated(const Execution& execution, const PostedEvent& posted) const;
+  std::int64_t FreshId(std::int64_t event_id) const;
+  void PostLate(Execution& execution, PostMail& mail);
+  Status AddLate(Execution& execution, store::UnitRows& rows);
+  static void AnswerPosts(Execution& execution, const engine::Unit& unit);
+  Error WhyGone(const Execution& execution, std::int64_t command_number) const;
+  void EndLease(const store::CommandChange& change);
+  void DropClaims(Execution& execution);
   void Queue(Execution& execution, engine::Unit unit);
   void AddSnapshot(Execution& execution, store::UnitRows& rows);
   static void Answer(Mail& mail, const Execution& execution, const Status& status);
@@ -184,6 +242,7 @@ class Lane final : public CommitSink {
   bool woken_ = false;
   std::optional<Error> trouble_;  // the disk cannot be written
   std::atomic<std::size_t> starts_waiting_{0};
+  std::atomic<std::size_t> posts_waiting_{0};
 
   std::int64_t retry_us_ = kRetryUsMin;
   bool paused_ = false;

@@ -20,18 +20,6 @@ namespace {
 // Events that are read from the log at once.
 constexpr std::int64_t kTailPage = 1'000;
 
-Event WorkerEvent(EventType type, const Event& issued, std::string_view status,
-                  const std::string& worker) {
-  Event event;
-  event.type = type;
-  event.type_name = engine::EventName(type);
-  event.node_name = issued.node_name;
-  event.node_type = issued.node_type;
-  event.status = std::string(status);
-  event.worker_id = worker;
-  return event;
-}
-
 // What stands in for a report that cannot be stored.
 std::vector<Event> FailureInstead(const bus::Report& report) {
   const std::string error = "the result of the tool cannot be stored";
@@ -134,6 +122,7 @@ void Lane::Prepare(Execution& execution) {
   if (is_new && !Begin(execution)) return;
 
   const std::int64_t now_us = conductor_->options_.clock->NowMicros();
+  if (!is_new) execution.pool = PoolOf(execution.state, *execution.playbook.playbook);
   engine::Decider decider(&execution.state, *execution.playbook.playbook,
                           {conductor_->options_.ids, &bodies_, now_us});
   if (just_loaded) TakeBackLost(execution, decider);
@@ -144,6 +133,7 @@ void Lane::Prepare(Execution& execution) {
     execution.working.push_back(std::move(mail));
   }
   Status decided = Decide(decider);
+  if (is_new) execution.pool = PoolOf(execution.state, *execution.playbook.playbook);
   if (decided) decided = OfferCommands(execution, decider);
   bodies_.Trim();
   if (decided) return Queue(execution, decider.TakeUnit());
@@ -156,16 +146,7 @@ void Lane::Prepare(Execution& execution) {
 // that nobody waits for it.
 void Lane::GiveUp(Execution& execution, const Error& error) {
   LogError("a run cannot go on", {{"execution_id", execution.id}, {"error", error.message}});
-  std::vector<Mail> working = std::move(execution.working);
-  std::deque<Mail> later = std::move(execution.mail);
-  std::vector<bus::Grant> grants = std::move(execution.grants);
-  for (const bus::Grant& grant : grants) {
-    if (held_.erase(grant.command_id) > 0) ReturnSlot();
-  }
-  bytes_ -= execution.bytes;
-  const std::int64_t id = execution.id;
-  execution = Execution();
-  execution.id = id;
+  auto [working, later] = Reset(execution);
   for (Mail& mail : working) Answer(mail, execution, std::unexpected(error));
   execution.mail.push_back(FinalizeMail{false, "the run cannot go on: " + error.message, nullptr});
   for (Mail& mail : later) execution.mail.push_back(std::move(mail));
@@ -180,7 +161,8 @@ void Lane::RefuseAll(Execution& execution, const Error& error) {
   execution.more = false;
   for (Mail& mail : mails) {
     if (auto* report = std::get_if<ReportMail>(&mail)) EndHold(*report);
-    if (std::holds_alternative<ClaimMail>(mail)) ReturnSlot();
+    if (auto* claim = std::get_if<ClaimMail>(&mail); claim && !claim->done)
+      PassOn(std::move(claim->seat));
     Answer(mail, execution, std::unexpected(error));
   }
 }
@@ -231,11 +213,8 @@ void Lane::FailStart(Execution& execution, const Error& error) {
     execution.working.push_back(std::move(execution.mail.front()));
     execution.mail.pop_front();
   }
-  std::vector<Mail> working = std::move(execution.working);
-  std::deque<Mail> later = std::move(execution.mail);
+  auto [working, later] = Reset(execution);
   const std::int64_t id = execution.id;
-  execution = Execution();
-  execution.id = id;
   execution.loaded = true;
   execution.mail = std::move(later);
   engine::Unit unit;
@@ -308,7 +287,8 @@ void Lane::EndHold(ReportMail& mail) {
 Status Lane::AcceptReport(const Execution& execution, const bus::Report& report) const {
   const engine::Command* command = execution.state.FindCommand(report.command_id);
   if (command) {
-    if (command->status != engine::Command::Status::kIssued && command->worker == report.worker_id)
+    if (command->status != engine::Command::Status::kIssued &&
+        command->worker == report.worker_id && command->claim_token == report.claim_token)
       return {};
     return Fail("stale_claim",
                 fmt::format("command {} is held by another worker", report.command_id));
@@ -322,18 +302,6 @@ Status Lane::AcceptReport(const Execution& execution, const bus::Report& report)
   if (execution.state.terminal() || execution.ended)
     return Fail("already_terminal", fmt::format("run {} has ended", execution.id));
   return Fail("superseded", fmt::format("command {} is not open any more", report.command_id));
-}
-
-void Lane::Feed(Execution& execution, engine::Decider& decider, ClaimMail& mail) {
-  const engine::Command* command = execution.state.FindCommand(mail.command_id);
-  const bool open = command && command->status == engine::Command::Status::kIssued &&
-                    !command->parked && !held_.contains(mail.command_id);
-  if (open && !mail.issued) {
-    auto found = conductor_->options_.store->FindEvent(execution.id, command->event_id);
-    if (found && *found) mail.issued = std::make_shared<const Event>(**std::move(found));
-  }
-  if (open && mail.issued) return Claim(execution, decider, *mail.issued);
-  ReturnSlot();
 }
 
 void Lane::Feed(Execution& execution, engine::Decider& decider, CancelMail& mail) {
@@ -393,7 +361,8 @@ void Lane::TakeBackLost(Execution& execution, engine::Decider& decider) {
   for (const auto& [id, command] : execution.state.commands()) {
     if (command.parked || command.child_execution_id != 0 || held_.contains(id)) continue;
     if (command.status == engine::Command::Status::kIssued) {
-      if (execution.rescan) line.push_back({execution.id, id, nullptr});
+      if (execution.rescan)
+        line.push_back({execution.id, id, execution.pool, command.tool_kind, nullptr});
     } else if (command.worker.starts_with(kInProcessWorker)) {
       decider.Reissue(id, command.worker != conductor_->options_.worker_id);
     }
@@ -411,50 +380,23 @@ Status Lane::OfferCommands(Execution& execution, engine::Decider& decider) {
   const std::size_t count = decider.unit().events.size();
   for (std::size_t i = 0; i < count; ++i) {
     const Event& event = decider.unit().events[i];
-    if (event.type != EventType::kCommandIssued || event.meta["server_run"].AsBool()) continue;
+    const bool issued =
+        event.type == EventType::kCommandIssued && !event.meta["server_run"].AsBool();
+    if (!issued && event.type != EventType::kCommandReleased) continue;
     const std::string_view id = engine::CommandIdOf(event);
     const engine::Command* command = execution.state.FindCommand(id);
     if (!command || command->status != engine::Command::Status::kIssued) continue;
-    if (conductor_->worker_ && conductor_->dispatch_.TakeSlot()) {
-      Claim(execution, decider, event);
+    std::optional<Seat> seat;
+    if (issued) seat = conductor_->dispatch_.Take(execution.pool, event.node_type);
+    if (seat) {
+      Claim(execution, decider, event, nullptr, *std::move(seat));
       claimed = true;
     } else {
-      execution.waiting.push_back(
-          {execution.id, std::string(id), std::make_shared<const Event>(event)});
+      execution.waiting.push_back({execution.id, std::string(id), execution.pool, event.node_type,
+                                   issued ? std::make_shared<const Event>(event) : nullptr});
     }
   }
   return claimed ? Decide(decider) : Status();
-}
-
-// The slot was taken. Issue, claim and start can be one unit; the grant goes out when it is stored.
-void Lane::Claim(Execution& execution, engine::Decider& decider, const Event& issued) {
-  const std::string& worker = conductor_->options_.worker_id;
-  const Json id = issued.meta["command_id"];
-  Event claimed = WorkerEvent(EventType::kCommandClaimed, issued, "RUNNING", worker);
-  claimed.meta = Json::Object({{"command_id", id}, {"worker_id", worker}, {"claim_token", 1}});
-  claimed.result =
-      Json::Object({{"status", "RUNNING"},
-                    {"context", Json::Object({{"command_id", id}, {"worker_id", worker}})}});
-  Event started = WorkerEvent(EventType::kCommandStarted, issued, "STARTED", worker);
-  started.meta =
-      Json::Object({{"command_id", id}, {"attempts", issued.meta["attempt"]}, {"claim_token", 1}});
-  started.result =
-      Json::Object({{"status", "STARTED"}, {"context", Json::Object({{"command_id", id}})}});
-  bus::Grant grant{.execution_id = execution.id,
-                   .command_id = id.ToString(),
-                   .event_id = issued.event_id,
-                   .path = execution.state.path,
-                   .step = issued.node_name,
-                   .tool_kind = issued.node_type,
-                   .context = issued.context,
-                   .meta = issued.meta,
-                   .claim_token = 1,
-                   .strict = execution.state.semantics.strict,
-                   .inline_bytes = execution.state.semantics.inline_bytes};
-  held_[grant.command_id] = true;
-  execution.grants.push_back(std::move(grant));
-  decider.Ingest(std::move(claimed));
-  decider.Ingest(std::move(started));
 }
 
 // ---- the unit goes to the disk
@@ -472,10 +414,10 @@ void Lane::Queue(Execution& execution, engine::Unit unit) {
     if (held_.contains(id)) execution.stops.push_back(std::move(id));
   }
   // What was taken and ended in one decision is not handed out.
-  std::erase_if(execution.grants, [&](const bus::Grant& grant) {
-    if (std::erase(execution.stops, grant.command_id) == 0) return false;
-    held_.erase(grant.command_id);
-    conductor_->dispatch_.ReturnSlots(1);
+  std::erase_if(execution.grants, [&](const Execution::Granted& granted) {
+    if (std::erase(execution.stops, granted.grant.command_id) == 0) return false;
+    held_.erase(granted.grant.command_id);
+    conductor_->dispatch_.Return(granted.seat);
     return slots_freed_ = true;
   });
   // A task of this process waits for the run: nothing that would outlive the process.
@@ -484,8 +426,9 @@ void Lane::Queue(Execution& execution, engine::Unit unit) {
     notice = std::move(unit.parent);
     unit.parent.reset();
   }
-  auto rows =
-      MakeUnitRows(std::move(unit), execution.row, execution.state, *conductor_->options_.ids);
+  AnswerPosts(execution, unit);
+  auto rows = MakeUnitRows(std::move(unit), execution.row, execution.state, execution.pool,
+                           *conductor_->options_.ids);
   if (!rows) return Abandon(execution, rows.error());
   store::UnitRows& out = **rows;
   store::UnitRows& extra = execution.extra;
@@ -494,6 +437,10 @@ void Lane::Queue(Execution& execution, engine::Unit unit) {
   out.consumed_messages = std::move(extra.consumed_messages);
   out.logs = std::move(extra.logs);
   execution.notice = std::move(notice);
+  if (Status added = AddLate(execution, out); !added) return Abandon(execution, added.error());
+  for (Mail& mail : execution.deferred) execution.mail.push_back(std::move(mail));
+  execution.deferred.clear();
+  execution.posted.clear();
   const bool nothing = out.events.empty() && out.fired_timers.empty() && out.logs.empty() &&
                        out.consumed_messages.empty() && out.bodies.empty() && out.messages.empty();
   if (nothing) return Publish(execution, out);
@@ -534,8 +481,13 @@ void Lane::PrepareEnded(Execution& execution) {
       execution.extra.fired_timers.push_back(timer->timer);
     } else if (auto* message = std::get_if<MessageMail>(&mail)) {
       execution.extra.consumed_messages.push_back(message->message.message_id);
-    } else if (std::holds_alternative<ClaimMail>(mail)) {
-      ReturnSlot();
+    } else if (auto* claim = std::get_if<ClaimMail>(&mail)) {
+      if (claim->done) claim->answer = std::unexpected(WhyGone(execution, claim->event_id));
+      else PassOn(std::move(claim->seat));
+    } else if (auto* post = std::get_if<PostMail>(&mail)) {
+      PostLate(execution, *post);
+    } else if (auto* returned = std::get_if<ReturnMail>(&mail)) {
+      returned->answer = std::unexpected(WhyGone(execution, returned->lease.event_id));
     }
     execution.working.push_back(std::move(mail));
   }
@@ -560,6 +512,19 @@ void Lane::Answer(Mail& mail, const Execution& execution, const Status& outcome)
     std::exchange(cancel->cancelled, nullptr)(ended(cancel->effective));
   } else if (auto* finalize = std::get_if<FinalizeMail>(&mail); finalize && finalize->finalized) {
     std::exchange(finalize->finalized, nullptr)(ended(finalize->effective));
+  } else if (auto* claim = std::get_if<ClaimMail>(&mail); claim && claim->done) {
+    Result<Claimed> answer = std::unexpected(Error{"not_found", "there is no such command"});
+    if (!status) answer = std::unexpected(status.error());
+    else if (claim->answer) answer = *std::move(claim->answer);
+    std::exchange(claim->done, nullptr)(std::move(answer));
+  } else if (auto* post = std::get_if<PostMail>(&mail); post && post->done) {
+    Result<PostAnswer> answer(std::move(post->answer));
+    if (!status) answer = std::unexpected(status.error());
+    std::exchange(post->done, nullptr)(std::move(answer));
+  } else if (auto* returned = std::get_if<ReturnMail>(&mail); returned && returned->done) {
+    std::exchange(returned->done, nullptr)(status ? returned->answer : status);
+  } else if (auto* callback = std::get_if<CallbackMail>(&mail); callback && callback->done) {
+    std::exchange(callback->done, nullptr)(callback->answer);
   }
 }
 

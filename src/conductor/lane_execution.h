@@ -5,6 +5,7 @@
 #include <deque>
 #include <list>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct Lane::Execution {
   bool loaded = false;
   bool ended = false;  // in the store: only the row is known
   CompiledPlaybook playbook;
+  std::string pool;  // where its commands go
   engine::State state;
   // As it is stored, or as the unit on its way will leave it.
   store::ExecutionRow row;
@@ -29,7 +31,12 @@ struct Lane::Execution {
   // The unit on its way.
   bool in_flight = false;
   std::vector<Mail> working;
-  std::vector<bus::Grant> grants;
+  struct Granted {
+    bus::Grant grant;
+    Seat seat;
+  };
+  std::vector<Granted> grants;
+  std::vector<std::int64_t> leased;  // claims of remote workers, by event id of command.issued
   std::vector<Dispatch::Waiting> waiting;
   std::vector<std::string> stops;          // held commands that the unit ends
   std::optional<engine::ChildEnd> notice;  // for a task of this process
@@ -38,6 +45,9 @@ struct Lane::Execution {
   bool begun = false;                      // the start was fed
   store::UnitRows extra;                   // rows that come from the mail itself
   std::vector<engine::StoredBody> bodies;  // that came with reports
+  std::vector<engine::Event> late;         // posted after the end
+  std::set<std::string> posted;            // keys of posts that are in the decision
+  std::vector<Mail> deferred;              // can only be answered after the unit
 
   std::int64_t snapshot_seq = 0;
   std::int64_t snapshot_us = 0;
@@ -54,5 +64,9 @@ struct Lane::Execution {
            2 * static_cast<std::size_t>(snapshot_bytes);
   }
 };
+
+// An event that is written in the name of a worker; step and tool kind are those of `about`.
+engine::Event WorkerEvent(engine::EventType type, const engine::Event& about,
+                          std::string_view status, const std::string& worker);
 
 }  // namespace noetl::conductor

@@ -79,6 +79,7 @@ class Machine {
     int slots = 64;
     std::size_t cache_bytes = std::size_t{1} << 30;
     int lanes = 1;
+    bool worker = true;                          // in this process
     std::string sqlite;                          // a directory: on SQLite instead of memory
     std::atomic<std::int64_t>* syncs = nullptr;  // of SQLite
   };
@@ -119,7 +120,7 @@ class Machine {
     options.slots = options_.slots;
     options.cache_bytes = options_.cache_bytes;
     conductor = std::make_unique<Conductor>(std::move(options));
-    conductor->Attach(worker.get());
+    if (options_.worker) conductor->Attach(worker.get());
     const Status recovered = conductor->Recover();
     EXPECT_TRUE(recovered.has_value()) << (recovered ? "" : recovered.error().message);
     Run();

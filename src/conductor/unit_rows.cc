@@ -20,7 +20,7 @@ namespace {
 // Follows the commands of a unit: a command that is issued and claimed in one unit is one row.
 class CommandWriter {
  public:
-  CommandWriter(store::UnitRows* rows, const engine::State& state) : rows_(rows), state_(state) {}
+  CommandWriter(store::UnitRows* rows, std::string_view pool) : rows_(rows), pool_(pool) {}
 
   void Apply(const store::EventRow& stored) {
     const Event& event = stored.event;
@@ -38,6 +38,8 @@ class CommandWriter {
           row.completed_at_us = event.created_at_us;
           row.error = event.error;
         });
+      case EventType::kCommandReleased:
+        return Change(event, number, CommandStatus::kPending, [](auto&) {});
       case EventType::kCommandCancelled:
         return Change(event, number, CommandStatus::kCancelled, [&](auto& row) {
           row.completed_at_us = event.created_at_us;
@@ -71,7 +73,7 @@ class CommandWriter {
     row.step = event.node_name;
     row.run = event.meta["run"].AsInt();
     row.tool_kind = event.node_type;
-    row.pool = state_.pool;
+    row.pool = pool_;
     row.server_run = event.meta["server_run"].AsBool();
     row.status = row.server_run ? CommandStatus::kRunning : CommandStatus::kPending;
     row.parked = row.server_run;
@@ -127,7 +129,7 @@ class CommandWriter {
   }
 
   store::UnitRows* rows_;
-  const engine::State& state_;
+  std::string_view pool_;
   std::map<std::int64_t, std::size_t> made_;
   std::map<std::int64_t, std::size_t> changed_;
 };
@@ -183,7 +185,8 @@ void DescribeExecution(const store::ExecutionRow& before, const engine::State& s
 
 Result<std::unique_ptr<store::UnitRows>> MakeUnitRows(engine::Unit unit,
                                                       const store::ExecutionRow& before,
-                                                      const engine::State& state, IdSource& ids) {
+                                                      const engine::State& state,
+                                                      std::string_view pool, IdSource& ids) {
   auto rows = std::make_unique<store::UnitRows>();
   rows->execution_id = state.execution_id;
   rows->expected_head = before.head;
@@ -191,7 +194,7 @@ Result<std::unique_ptr<store::UnitRows>> MakeUnitRows(engine::Unit unit,
   NOETL_TRY(AddEvents(unit, head, *rows));
   if (!rows->events.empty()) DescribeExecution(before, state, *rows);
 
-  CommandWriter commands(rows.get(), state);
+  CommandWriter commands(rows.get(), pool);
   for (const store::EventRow& row : rows->events) commands.Apply(row);
   for (const std::string& id : unit.dropped_commands) commands.Drop(id, state.last_ingest_us);
 
@@ -214,6 +217,15 @@ Result<std::unique_ptr<store::UnitRows>> MakeUnitRows(engine::Unit unit,
   }
   if (unit.parent) rows->messages.push_back(MakeMessage(ids.Next(), *unit.parent));
   return rows;
+}
+
+std::string PoolOf(const engine::State& state, const playbook::Playbook& playbook) {
+  if (!state.pool.empty()) return state.pool;
+  if (!playbook.executor.pool.empty()) return playbook.executor.pool;
+  for (const std::string_view own : {"system", "subscription"}) {
+    if (state.path.starts_with(fmt::format("{}/", own))) return std::string(own);
+  }
+  return "shared";
 }
 
 }  // namespace noetl::conductor

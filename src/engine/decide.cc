@@ -84,6 +84,9 @@ void Decider::TimerDue(Timer timer) { inputs_.emplace_back(std::move(timer)); }
 void Decider::Reissue(std::string command_id, bool counts) {
   inputs_.emplace_back(ReissueFact{std::move(command_id), counts});
 }
+void Decider::Release(std::string command_id) {
+  inputs_.emplace_back(ReleaseFact{std::move(command_id)});
+}
 void Decider::Cancel(std::string reason, std::string requested_by) {
   inputs_.emplace_back(CancelFact{std::move(reason), std::move(requested_by)});
 }

@@ -92,6 +92,9 @@ class Decider {
   void TimerDue(Timer timer);
   // The worker of the command is gone (`counts` towards max_attempts) or gave it back.
   void Reissue(std::string command_id, bool counts);
+  // Its worker gave the command back: one that has not begun may be claimed again as it is, one that
+  // has begun is replaced by an attempt that does not count.
+  void Release(std::string command_id);
   void Cancel(std::string reason, std::string requested_by);
   void Finalize(bool completed, std::string error);
 
@@ -145,6 +148,9 @@ class Decider {
     std::string command_id;
     bool counts = true;
   };
+  struct ReleaseFact {
+    std::string command_id;
+  };
   struct CancelFact {
     std::string reason;
     std::string requested_by;
@@ -154,7 +160,7 @@ class Decider {
     std::string error;
   };
   using Input = std::variant<StartRequest, Event, CallbackReport, ChildEnd, Timer, ReissueFact,
-                             CancelFact, FinalizeFact>;
+                             ReleaseFact, CancelFact, FinalizeFact>;
   class OwnBodies;
   class StateSteps;
 
@@ -166,6 +172,7 @@ class Decider {
   Status Process(const ChildEnd& end);
   Status Process(const Timer& timer);
   Status Process(const ReissueFact& fact);
+  Status Process(const ReleaseFact& fact);
   Status Process(const CancelFact& fact);
   Status Process(const FinalizeFact& fact);
   Result<Json> InitialWorkload(const StartRequest& request) const;

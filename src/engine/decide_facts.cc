@@ -354,4 +354,19 @@ Status Decider::Process(const ReissueFact& fact) {
   return EndCommand(*command, std::move(end));
 }
 
+Status Decider::Process(const ReleaseFact& fact) {
+  const Command* command = state_->FindCommand(fact.command_id);
+  if (!command || state_->terminal()) return {};
+  if (command->status == Command::Status::kStarted || state_->draining)
+    return Process(ReissueFact{fact.command_id, false});
+  if (command->status != Command::Status::kClaimed) return {};
+  Event event = NewEvent(EventType::kCommandReleased, command->step, "PENDING");
+  event.node_type = command->tool_kind;
+  event.meta = event.meta.With("command_id", command->id)
+                   .With("worker_id", command->worker)
+                   .With("claim_token", command->claim_token);
+  Emit(std::move(event));
+  return {};
+}
+
 }  // namespace noetl::engine

@@ -12,7 +12,7 @@ namespace {
 
 using enum EventType;
 
-constexpr std::array<EventTypeInfo, 18> kEventTypes = {{
+constexpr std::array<EventTypeInfo, 19> kEventTypes = {{
     {kPlaybookStarted, "playbook_started", "playbook.started playbook.initialized", true, true},
     {kPlaybookCompleted, "playbook.completed", "playbook_completed", true, true},
     {kPlaybookFailed, "playbook.failed", "playbook_failed", true, true},
@@ -30,6 +30,7 @@ constexpr std::array<EventTypeInfo, 18> kEventTypes = {{
     {kCallError, "call.error", "", false, true},
     {kCommandCompleted, "command.completed", "action_completed", false, true},
     {kCommandFailed, "command.failed", "action_failed step_failed", false, true},
+    {kCommandReleased, "command.released", "", true, true},
     {kCommandCancelled, "command.cancelled", "", true, true},
     {kRunWarning, "run.warning", "", true, true},
 }};

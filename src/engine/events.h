@@ -32,6 +32,7 @@ enum class EventType : std::uint8_t {
   kCallError,
   kCommandCompleted,
   kCommandFailed,
+  kCommandReleased,  // its worker gave it back before it began
   kCommandCancelled,
   kRunWarning,
   kOther,  // stored and counted, never folded

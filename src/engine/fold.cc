@@ -62,6 +62,7 @@ class Folder {
       case EventType::kCallError: return AttachError();
       case EventType::kCommandCompleted: return CompleteCommand();
       case EventType::kCommandFailed: return FailCommand();
+      case EventType::kCommandReleased: return ReleaseCommand();
       case EventType::kCommandCancelled: return CancelCommand();
       case EventType::kRunWarning: ++state_.warning_count; return;
       case EventType::kStepExit:
@@ -297,7 +298,15 @@ class Folder {
     Command* command = Known();
     if (!command) return;
     command->worker = event_.worker_id;
+    command->claim_token = CountOf(meta_["claim_token"]);
     if (command->status == Command::Status::kIssued) command->status = Command::Status::kClaimed;
+  }
+
+  void ReleaseCommand() {
+    Command* command = Known();
+    if (!command || command->status != Command::Status::kClaimed) return;
+    command->worker.clear();
+    command->status = Command::Status::kIssued;
   }
 
   void StartCommand() {

@@ -125,7 +125,7 @@ TEST(Fold, LateAndRepeatedEventsChangeNothing) {
   for (const EventType type :
        {EventType::kCommandClaimed, EventType::kCommandStarted, EventType::kCallDone,
         EventType::kCallError, EventType::kCommandCompleted, EventType::kCommandFailed,
-        EventType::kCommandCancelled}) {
+        EventType::kCommandReleased, EventType::kCommandCancelled}) {
     ExpectNoMeaning(log, type, R"({"command_id":"c1"})");
     ExpectNoMeaning(
         log, type,
@@ -134,6 +134,21 @@ TEST(Fold, LateAndRepeatedEventsChangeNothing) {
   }
   ExpectNoMeaning(log, EventType::kStepExit, "{}");
   ExpectNoMeaning(log, EventType::kOther, "{}");
+}
+
+TEST(Fold, AReleasedCommandMayBeClaimedAgain) {
+  Log log;
+  log.Started().Entered().Issued();
+  log.Add(EventType::kCommandClaimed, "a", R"({"command_id":"c1","claim_token":1})");
+  EXPECT_EQ(log.state.FindCommand("c1")->claim_token, 1);
+  log.Add(EventType::kCommandReleased, "a", R"({"command_id":"c1"})");
+  EXPECT_EQ(log.state.FindCommand("c1")->status, Command::Status::kIssued);
+  EXPECT_EQ(log.state.FindCommand("c1")->worker, "");
+  log.Add(EventType::kCommandClaimed, "a", R"({"command_id":"c1","claim_token":2})");
+  log.Add(EventType::kCommandStarted, "a", R"({"command_id":"c1"})");
+  log.Add(EventType::kCommandReleased, "a", R"({"command_id":"c1"})");
+  EXPECT_EQ(log.state.FindCommand("c1")->status, Command::Status::kStarted) << "it has begun";
+  EXPECT_EQ(log.state.FindCommand("c1")->claim_token, 2);
 }
 
 TEST(Fold, ASecondIssueOfACommandChangesNothing) {

@@ -1,4 +1,4 @@
-// How long to wait before a task runs again. Private to the pipeline; pure.
+// How long to wait before a task, or a single tool, runs again. Pure.
 #pragma once
 
 #include <cstdint>

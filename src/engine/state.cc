@@ -75,6 +75,7 @@ Json CommandToJson(const Command& command) {
       .Flag("parked", command.parked)
       .Int("child", command.child_execution_id)
       .Text("worker", command.worker)
+      .Int("token", command.claim_token)
       .Int("started_at_us", command.started_at_us)
       .Flag("reported", command.reported)
       .Value("report", command.report)
@@ -100,6 +101,7 @@ Command CommandFromJson(const Json& json) {
   command.parked = json["parked"].AsBool();
   command.child_execution_id = json["child"].AsInt();
   command.worker = json["worker"].ToString();
+  command.claim_token = json["token"].AsInt();
   command.started_at_us = json["started_at_us"].AsInt();
   command.reported = json["reported"].AsBool();
   command.report = json["report"];

@@ -60,6 +60,7 @@ struct Command {
   bool parked = false;                  // waits for a callback or a child, holds no worker
   std::int64_t child_execution_id = 0;  // a sub-playbook that the server runs
   std::string worker;
+  std::int64_t claim_token = 0;  // of the newest claim
   std::int64_t started_at_us = 0;
   // From call.done or call.error, until the command ends.
   bool reported = false;

@@ -85,6 +85,15 @@ Result<std::optional<engine::Event>> Disk::FindEvent(std::int64_t execution_id,
                                                      std::int64_t event_id) const {
   return store_->FindEvent(execution_id, event_id);
 }
+Result<std::optional<engine::Event>> Disk::FindEvent(std::int64_t event_id) const {
+  return store_->FindEvent(event_id);
+}
+Result<std::vector<engine::Event>> Disk::ReadNewest(std::int64_t execution_id,
+                                                    std::int64_t before_seq,
+                                                    std::string_view type_name,
+                                                    std::int64_t limit) const {
+  return store_->ReadNewest(execution_id, before_seq, type_name, limit);
+}
 Result<std::optional<engine::Event>> Disk::FindWorkerEvent(std::int64_t command_id,
                                                            std::string_view type_name) const {
   return store_->FindWorkerEvent(command_id, type_name);
@@ -178,6 +187,10 @@ void Line::RunChild(bus::ChildCall call, ChildDone done) {
     if (orphan_) done(Fail("unavailable", "simulated: the process is gone"));
     else server_()->RunChild(std::move(call), std::move(done));
   });
+}
+
+void Line::FindSecret(std::string alias, std::int64_t execution_id, Loaded found) {
+  if (!orphan_) server_()->FindSecret(std::move(alias), execution_id, std::move(found));
 }
 
 void Line::FreeSlots(int change) {

@@ -41,6 +41,10 @@ class Disk final : public store::EventLog {
                                                 std::int64_t limit) const override;
   Result<std::optional<engine::Event>> FindEvent(std::int64_t execution_id,
                                                  std::int64_t event_id) const override;
+  Result<std::optional<engine::Event>> FindEvent(std::int64_t event_id) const override;
+  Result<std::vector<engine::Event>> ReadNewest(std::int64_t execution_id, std::int64_t before_seq,
+                                                std::string_view type_name,
+                                                std::int64_t limit) const override;
   Result<std::optional<engine::Event>> FindWorkerEvent(std::int64_t command_id,
                                                        std::string_view type_name) const override;
 
@@ -94,6 +98,7 @@ class Line final : public bus::ServerEnd, public std::enable_shared_from_this<Li
   void Send(bus::Report report, Sent sent) override;
   void Load(std::string ref, Loaded loaded) override;
   void RunChild(bus::ChildCall call, ChildDone done) override;
+  void FindSecret(std::string alias, std::int64_t execution_id, Loaded found) override;
   void FreeSlots(int change) override;
 
  private:

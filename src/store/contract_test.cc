@@ -1,62 +1,17 @@
-// Every promise of store.h, against every implementation.
+// Every promise of store.h about runs and their logs, against every implementation.
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <functional>
 #include <thread>
 
-#include "base/temporary_directory.h"
 #include "base/testing.h"
-#include "store/memory/memory_store.h"
-#include "store/sqlite/sqlite_store.h"
-#include "store/testing.h"
+#include "store/contract.h"
 
 namespace noetl::store {
 namespace {
 
-struct Implementation {
-  std::string name;
-  std::function<std::unique_ptr<Store>(const std::string& directory)> open;
-  bool durable = false;
-};
-
-const Implementation kMemory{"Memory", [](const std::string&) { return MakeMemoryStore(); }, false};
-const Implementation kSqlite{"Sqlite",
-                             [](const std::string& directory) {
-                               Result<std::unique_ptr<Store>> store =
-                                   OpenSqliteStore({.directory = directory});
-                               EXPECT_TRUE(store.has_value()) << store.error().message;
-                               return store ? std::move(*store) : nullptr;
-                             },
-                             true};
-
-class StoreContract : public testing::TestWithParam<Implementation> {
- protected:
-  void SetUp() override { Reopen(); }
-
-  // A process that ends and starts again; memory has nothing to start from.
-  void Reopen() {
-    if (store_ && !GetParam().durable) return;
-    store_.reset();
-    store_ = GetParam().open(directory_.path());
-    ASSERT_NE(store_, nullptr);
-  }
-
-  void Must(const UnitRows& unit) {
-    const Status status = CommitOne(*store_, unit);
-    ASSERT_TRUE(status.has_value()) << status.error().message;
-  }
-  void ExpectHealthy() {
-    const auto findings = store_->Check();
-    ASSERT_TRUE(findings.has_value());
-    EXPECT_EQ(*findings, std::vector<std::string>());
-  }
-
-  TemporaryDirectory directory_;
-  std::unique_ptr<Store> store_;
-};
-
-INSTANTIATE_TEST_SUITE_P(Stores, StoreContract, testing::Values(kMemory, kSqlite),
+INSTANTIATE_TEST_SUITE_P(Stores, StoreContract, testing::Values(kMemoryStore, kSqliteStore),
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(StoreContract, ReadsBackWhatWasCommitted) {

@@ -51,6 +51,8 @@ struct ExecutionRow {
   std::int64_t head = 0;  // seq of the last event
   bool terminal = false;
   Sha256Digest chain{};
+  // "key=value" of the playbook; written with the first event, empty when it is read.
+  std::vector<std::string> labels;
 
   bool operator==(const ExecutionRow&) const = default;
 };
@@ -197,6 +199,7 @@ struct CatalogEntry {
   std::string kind = "playbook";
   std::string content;
   std::int64_t created_at_us = 0;
+  std::int64_t archived_at_us = 0;
 
   bool operator==(const CatalogEntry&) const = default;
 };

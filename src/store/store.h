@@ -22,6 +22,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "store/rows.h"
+#include "store/server.h"
 
 namespace noetl::store {
 
@@ -43,6 +44,13 @@ class EventLog {
                                                  std::int64_t limit) const = 0;
   virtual Result<std::optional<engine::Event>> FindEvent(std::int64_t execution_id,
                                                          std::int64_t event_id) const = 0;
+  // The same when the run is not known; of several the first.
+  virtual Result<std::optional<engine::Event>> FindEvent(std::int64_t event_id) const = 0;
+  // Events with seq < before_seq, newest first, at most `limit`; of one type unless it is empty.
+  virtual Result<std::vector<engine::Event>> ReadNewest(std::int64_t execution_id,
+                                                        std::int64_t before_seq,
+                                                        std::string_view type_name,
+                                                        std::int64_t limit) const = 0;
   // What a worker reported for a command: the stored event of this type name, if any.
   virtual Result<std::optional<engine::Event>> FindWorkerEvent(
       std::int64_t command_id, std::string_view type_name) const = 0;
@@ -50,14 +58,25 @@ class EventLog {
 
 // Which executions to list, newest first.
 struct ExecutionFilter {
-  std::string status;  // empty: any
-  std::string path;    // exact, or a prefix when it ends with '*'
+  std::string status;     // empty: any
+  std::string path;       // exact, or a prefix when it ends with '*'
+  std::string path_part;  // anywhere in the path, in any case
+  std::string label;      // "key" or "key=value" of the playbook's labels
+  std::int64_t catalog_id = 0;
   std::int64_t version = 0;
   std::int64_t parent_execution_id = 0;
   std::int64_t started_after_us = 0;
   std::int64_t started_before_us = 0;
   std::int64_t before_id = 0;  // keyset: only ids below this one
+  std::int64_t offset = 0;     // rows to leave out; costs as much as reading them
   std::int64_t limit = 100;
+};
+
+struct ExecutionCounts {
+  std::int64_t running = 0;
+  std::int64_t completed = 0;
+  std::int64_t failed = 0;
+  std::int64_t cancelled = 0;
 };
 
 class Executions {
@@ -68,6 +87,8 @@ class Executions {
   // Those that have not ended, by id.
   virtual Result<std::vector<ExecutionRow>> Open(std::int64_t after_id,
                                                  std::int64_t limit) const = 0;
+  // Of all runs that started at or after this time.
+  virtual Result<ExecutionCounts> Count(std::int64_t started_after_us) const = 0;
 };
 
 // What is still to be done: read at start, and when a timer is due.
@@ -112,6 +133,22 @@ class Snapshots {
   virtual Result<std::optional<SnapshotRow>> LoadSnapshot(std::int64_t execution_id) const = 0;
 };
 
+struct CatalogFilter {
+  std::string kind;  // empty: any
+  std::string path_prefix;
+  std::string path;  // exact
+  bool latest_only = false;
+  bool include_archived = false;
+  bool include_content = true;
+  std::int64_t before_id = 0;  // keyset: only ids below this one
+  std::int64_t limit = 100;
+};
+
+struct CatalogRemoval {
+  std::vector<CatalogEntry> entries;  // without contents
+  bool archived = false;
+};
+
 class Catalog {
  public:
   virtual ~Catalog() = default;
@@ -125,6 +162,15 @@ class Catalog {
   // The newest version of each path, by path, contents left out.
   virtual Result<std::vector<CatalogEntry>> ListEntries(std::string_view after_path,
                                                         std::int64_t limit) const = 0;
+  // Newest first.
+  virtual Result<std::vector<CatalogEntry>> ListCatalog(const CatalogFilter& filter) const = 0;
+  // Removes the entries of a path (version 0: all). When a run refers to one of them, all are
+  // archived instead: hidden from lists and from FindEntry by path, still there by id.
+  virtual Result<CatalogRemoval> RemoveEntries(std::string_view path, std::int64_t version,
+                                               std::int64_t now_us) = 0;
+  // Brings archived entries back; gives them.
+  virtual Result<std::vector<CatalogEntry>> RestoreEntries(std::string_view path,
+                                                           std::int64_t version) = 0;
 };
 
 class StepLogs {
@@ -167,6 +213,13 @@ class Store : public EventLog,
               public Snapshots,
               public Catalog,
               public StepLogs,
-              public Maintenance {};
+              public Maintenance,
+              public Secrets,
+              public Runtimes,
+              public Variables,
+              public Bodies,
+              public RequestKeys,
+              public Outbox,
+              public SqlConsole {};
 
 }  // namespace noetl::store

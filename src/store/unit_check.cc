@@ -26,6 +26,9 @@ Status CheckEvents(const UnitRows& unit) {
   if (unit.execution.execution_id != unit.execution_id) {
     return BadRow(unit, "the execution row is that of another run");
   }
+  for (const std::string& label : unit.execution.labels) {
+    if (label.find('\0') != std::string::npos) return BadRow(unit, "a label with U+0000");
+  }
   if (unit.execution.head != seq || unit.execution.chain != unit.events.back().chain) {
     return BadRow(unit, "the head is not that of the last event");
   }

@@ -1,7 +1,9 @@
 #include "worker/command_run.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,6 +16,7 @@
 #include "engine/result.h"
 #include "engine/summary.h"
 #include "worker/bounded_text.h"
+#include "worker/credentials.h"
 #include "worker/tools/process_fields.h"
 
 namespace noetl::worker {
@@ -31,6 +34,9 @@ constexpr std::int64_t kGuardMarginMs = kStopGraceMs + 1'000;
 constexpr int kLoadRetriesMax = 3;
 
 constexpr std::string_view kNotAvailable = "REFERENCE_NOT_AVAILABLE";
+// Secrets are loaded like bodies, under a name that no body has.
+constexpr std::string_view kSecretRef = "secret:";
+constexpr std::string_view kKeychainRoot = "keychain.";
 
 constexpr std::array<std::string_view, 6> kTransientCodes = {
     "overloaded", "unavailable", "io", "disk_full", "read_only", "timeout"};
@@ -50,6 +56,28 @@ struct Findings {
   bool nul = false;
   bool deep = false;
 };
+
+// The names after `keychain.` in the texts of a config, each once.
+void AddKeychainNames(const Json& value, std::set<std::string>* names) {
+  for (const Json& item : value.items()) AddKeychainNames(item, names);
+  for (const JsonMember& member : value.members()) AddKeychainNames(member.value, names);
+  const auto word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  const std::string_view text = value.is_string() ? value.AsString() : std::string_view();
+  for (std::size_t at = text.find(kKeychainRoot); at != std::string_view::npos;
+       at = text.find(kKeychainRoot, at + 1)) {
+    if (at > 0 && (word(text[at - 1]) || text[at - 1] == '.')) continue;
+    const std::size_t begin = at + kKeychainRoot.size();
+    std::size_t end = begin;
+    while (end < text.size() && word(text[end])) ++end;
+    if (end > begin) names->emplace(text.substr(begin, end - begin));
+  }
+}
+
+std::set<std::string> KeychainNames(const Json& config) {
+  std::set<std::string> names;
+  AddKeychainNames(config, &names);
+  return names;
+}
 
 bool HasNul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
 
@@ -293,13 +321,78 @@ void CommandRun::Prepare() {
 Status CommandRun::MakeScope() {
   if (scope_) return {};
   NOETL_ASSIGN(scope_, engine::CommandScope::Create(grant_.context, grant_.meta, &bodies_));
+  if (Status bound = BindKeychain(); !bound) {
+    scope_.reset();
+    return bound;
+  }
+  return {};
+}
+
+// ---- secrets
+
+// `keychain.<name>` wherever the templates of the command say it. In a strict playbook each must be
+// there; in a compatible one a missing one reads as nothing.
+Status CommandRun::BindKeychain() {
   engine::Scope& names = scope_->scope();
   names.SetNow(FormatTime(parts().clock->NowMicros()));
-  names.Bind("keychain", Json::Object());
-  names.SetTokens([](std::string_view alias) -> Result<expr::Value> {
-    return Fail("E430", fmt::format("token('{}'): this worker has no credentials", alias));
+  Json keychain = Json::Object();
+  for (const std::string& alias : KeychainNames(grant_.context["tool_config"])) {
+    Json data;
+    const Status found = AddSecret(alias, &data);
+    if (found) keychain = keychain.With(alias, std::move(data));
+    else if (grant_.strict || found.error().code == "needs_reference") return found;
+  }
+  names.Bind("keychain", std::move(keychain));
+  names.SetTokens([this](std::string_view alias) -> Result<expr::Value> {
+    Json data;
+    NOETL_TRY(AddSecret(std::string(alias), &data));
+    for (const std::string_view key : {"access_token", "token", "api_key", "value"}) {
+      if (const Json* token = data.Find(key)) return expr::Value(*token);
+    }
+    return Fail("E430", fmt::format("token('{}'): the credential has no token", alias));
   });
   return {};
+}
+
+// The data of a secret that has been loaded; its values are hidden from now on.
+Status CommandRun::AddSecret(const std::string& alias, Json* data) {
+  const std::string ref = fmt::format("{}{}", kSecretRef, alias);
+  if (!bodies_.Knows(ref)) return Fail("needs_reference", ref);
+  NOETL_ASSIGN(const Json* secret, bodies_.Find(ref));
+  *data = (*secret)["data"];
+  for (std::string& value : SecretsOf((*secret)["type"].AsString(), *data))
+    masking_.Add(std::move(value));
+  return {};
+}
+
+// Puts the credential that the call names into its fields. False: it is on its way, or the call has
+// been answered because there is none.
+bool CommandRun::ApplyAuth() {
+  const Json& auth = call_.config["auth"];
+  const Json& named = auth.is_string()                 ? auth
+                      : auth["credential"].is_string() ? auth["credential"]
+                                                       : call_.config["credential"];
+  if (!named.is_string() || named.AsString().empty()) return true;
+  const std::string alias = named.ToString();
+  Json data;
+  Status found = AddSecret(alias, &data);
+  if (!found && found.error().code == "needs_reference") {
+    Awaits(found.error());
+    return false;
+  }
+  Result<Json> applied = std::unexpected(Error());
+  if (found) {
+    const Json& secret = **bodies_.Find(fmt::format("{}{}", kSecretRef, alias));
+    applied = ApplyCredential(call_.kind, call_.config, alias, secret["type"].AsString(), data);
+    if (applied) {
+      call_.config = *std::move(applied);
+      return true;
+    }
+  }
+  called_at_us_ = parts().clock->MonotonicMicros();
+  answer_ = Refuse("auth", "AUTH", found ? applied.error().message : found.error().message);
+  phase_ = Phase::kAnswered;
+  return false;
 }
 
 Status CommandRun::MakePipeline() {
@@ -385,6 +478,7 @@ void CommandRun::DecidePipeline() {
 
 void CommandRun::StartCall() {
   if (call_.kind == "playbook") return StartChild();
+  if (phase_ == Phase::kStarting && !ApplyAuth()) return;
   Tool* tool = parts().tools->Find(call_.kind);
   if (!tool) {
     called_at_us_ = parts().clock->MonotonicMicros();
@@ -466,6 +560,9 @@ Json CommandRun::CallContext() const {
 
 void CommandRun::Answered(ToolAnswer answer) {
   NOETL_CHECK(!answer_, "a tool answers once");
+  for (const std::size_t stream : {0, 1}) {
+    if (const std::string rest = masking_.Rest(stream); !rest.empty()) KeepOutput(stream, rest);
+  }
   answer_ = std::move(answer);
   if (starting_) return;
   if (timer_) parts().reactor->CancelTimer(std::exchange(timer_, 0));
@@ -494,6 +591,7 @@ void CommandRun::CallTookTooLong() {
 
 void CommandRun::TakeAnswer() {
   ToolAnswer answer = *std::exchange(answer_, std::nullopt);
+  if (!masking_.empty()) HideSecrets(answer);
   if (timed_out_ && answer.cancelled) {
     answer = Failed(call_.kind, "timeout", "TIMEOUT", true, TimeoutMessage(limit_ms_),
                     std::move(answer.outcome.payload));
@@ -503,6 +601,15 @@ void CommandRun::TakeAnswer() {
   answer.outcome.finished_at = FormatTime(parts().clock->NowMicros());
   unreported_ = std::move(answer.outcome);
   phase_ = Phase::kDeciding;
+}
+
+void CommandRun::HideSecrets(ToolAnswer& answer) {
+  engine::ToolOutcome& outcome = answer.outcome;
+  const bool scrub = call_.spec["result"]["scrub"].AsString() != "off";
+  if (scrub) outcome.payload = masking_.Result(outcome.payload);
+  outcome.error = masking_.Text(outcome.error);
+  if (const Json* message = outcome.error_info.Find("message"))
+    outcome.error_info = outcome.error_info.With("message", masking_.Text(message->AsString()));
 }
 
 void CommandRun::EndSingle(ToolAnswer answer) {
@@ -565,13 +672,16 @@ bool CommandRun::Awaits(const Error& error) {
 
 void CommandRun::Load(std::string ref) {
   std::string name = ref;
-  parts().server->Load(
-      std::move(name), [door = parts().door, weak = weak_from_this(), ticket = ++ticket_,
-                        ref = std::move(ref)](Result<Json> body) mutable {
-        door->Post([weak, ticket, ref = std::move(ref), body = std::move(body)]() mutable {
-          if (const auto self = weak.lock()) self->Loaded(ticket, ref, std::move(body));
-        });
-      });
+  auto loaded = [door = parts().door, weak = weak_from_this(), ticket = ++ticket_,
+                 ref = std::move(ref)](Result<Json> body) mutable {
+    door->Post([weak, ticket, ref = std::move(ref), body = std::move(body)]() mutable {
+      if (const auto self = weak.lock()) self->Loaded(ticket, ref, std::move(body));
+    });
+  };
+  if (!name.starts_with(kSecretRef))
+    return parts().server->Load(std::move(name), std::move(loaded));
+  parts().server->FindSecret(name.substr(kSecretRef.size()), grant_.execution_id,
+                             std::move(loaded));
 }
 
 void CommandRun::Loaded(std::uint64_t ticket, const std::string& ref, Result<Json> body) {
@@ -586,7 +696,10 @@ void CommandRun::Loaded(std::uint64_t ticket, const std::string& ref, Result<Jso
     });
     return;
   }
-  if (!body) {
+  if (!body && ref.starts_with(kSecretRef)) {
+    body = Fail("E430", fmt::format("credential '{}': {}", ref.substr(kSecretRef.size()),
+                                    body.error().message));
+  } else if (!body) {
     body = Fail("REFERENCE_NOT_AVAILABLE",
                 fmt::format("the stored body {} is not available: {}", ref, body.error().message));
   }
@@ -626,6 +739,7 @@ void CommandRun::StartChild() {
       .parent_execution_id = grant_.execution_id,
       .parent_command_id = grant_.command_id,
       .parent_step = grant_.step,
+      .key = fmt::format("{}:{}", call_.label, ++children_),
       .path = config["path"].ToString(),
       .version = config["version"],
       .payload = ChildPayload(),
@@ -738,9 +852,15 @@ void CommandRun::EndChild(ToolAnswer answer) {
 
 void CommandRun::TakeOutput(OutputStream stream, std::string_view text) {
   if (phase_ != Phase::kCalling) return;  // nobody will read what a stopped tool says
-  auto& feed = feeds_[static_cast<std::size_t>(stream)];
+  const auto number = static_cast<std::size_t>(stream);
+  if (masking_.empty()) return KeepOutput(number, text);
+  KeepOutput(number, masking_.Piece(number, text));
+}
+
+void CommandRun::KeepOutput(std::size_t stream, std::string_view text) {
+  auto& feed = feeds_[stream];
   if (!feed) {
-    feed = std::make_unique<LogFeed>(stream == OutputStream::kStdout ? "stdout" : "stderr",
+    feed = std::make_unique<LogFeed>(stream == 0 ? "stdout" : "stderr",
                                      parts().options->log_bytes_max);
   }
   feed->Append(text);

@@ -28,6 +28,7 @@
 #include "bus/link.h"
 #include "engine/command.h"
 #include "engine/pipeline.h"
+#include "worker/masking.h"
 #include "worker/tool.h"
 #include "worker/worker.h"
 
@@ -192,6 +193,11 @@ class CommandRun : public std::enable_shared_from_this<CommandRun> {
   void DecidePipeline();
   void SplitConfig(const Json& config);
 
+  // Secrets.
+  Status BindKeychain();
+  Status AddSecret(const std::string& alias, Json* data);
+  bool ApplyAuth();
+
   // A call.
   void StartCall();
   void Call(Tool& tool);
@@ -199,6 +205,7 @@ class CommandRun : public std::enable_shared_from_this<CommandRun> {
   void GuardCall();
   void CallTookTooLong();
   void TakeAnswer();
+  void HideSecrets(ToolAnswer& answer);
   void EndSingle(ToolAnswer answer);
   Json CallContext() const;
   ToolAnswer NoSuchTool() const;
@@ -220,6 +227,7 @@ class CommandRun : public std::enable_shared_from_this<CommandRun> {
 
   // Text of the tool.
   void TakeOutput(OutputStream stream, std::string_view text);
+  void KeepOutput(std::size_t stream, std::string_view text);
   void FlushLogs();
   void FlushLogsAfter(std::int64_t delay_ms);
   void LogsSent(std::vector<bus::LogText> logs, const Status& status);
@@ -239,13 +247,15 @@ class CommandRun : public std::enable_shared_from_this<CommandRun> {
   bus::Grant grant_;
   Phase phase_ = Phase::kPreparing;
   LoadedBodies bodies_;
+  Masking masking_;
   std::unique_ptr<engine::CommandScope> scope_;
   std::optional<engine::Pipeline> pipeline_;
 
   // The call that is to be made, runs, or was answered last.
   engine::Pipeline::RunTool call_;
-  Json retry_;    // of a single tool
-  int runs_ = 0;  // of a single tool
+  Json retry_;        // of a single tool
+  int runs_ = 0;      // of a single tool
+  int children_ = 0;  // started so far
   std::unique_ptr<Running> running_;
   std::optional<ToolAnswer> answer_;
   std::optional<engine::ToolOutcome> unreported_;  // what the pipeline has not taken yet

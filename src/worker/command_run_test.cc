@@ -188,12 +188,71 @@ TEST_F(CommandRunTest, DeferredFieldsAreRenderedOnce) {
   EXPECT_EQ(ToolResult()["data"], Json("2 {{ 1 + 1 }}"));
 }
 
-TEST_F(CommandRunTest, TokensAreRefusedClearly) {
+// ---- secrets
+
+class CommandSecretsTest : public CommandRunTest {
+ protected:
+  CommandSecretsTest() {
+    server_.secrets["crm"] =
+        Parse(R"({"name": "crm", "type": "bearer", "data": {"token": "tok-0123456789abcdef"}})");
+    server_.secrets["pg"] = Parse(R"({"name": "pg", "type": "postgres",
+                  "data": {"host": "db", "user": "u", "password": "hunter2secret"}})");
+  }
+};
+
+TEST_F(CommandSecretsTest, TemplatesReadThemAndResultsDoNotShowThem) {
   Run(Single("echo", R"x({"give": "{{ token('crm') }}"})x",
              R"({"deferred": ["give"], "render_context": {}})"));
+  EXPECT_EQ(tools_["echo"].last().call.config["give"], Json("tok-0123456789abcdef"));
+  EXPECT_EQ(ToolResult()["data"], Json("***"));
+
+  Run(Single("echo", R"({"give": "Bearer {{ keychain.crm.token }}!"})",
+             R"({"deferred": ["give"], "render_context": {}})"));
+  EXPECT_EQ(tools_["echo"].last().call.config["give"], Json("Bearer tok-0123456789abcdef!"));
+  EXPECT_EQ(ToolResult()["data"], Json("Bearer ***!"));
+}
+
+TEST_F(CommandSecretsTest, AuthPutsTheFieldsOfTheCredentialIntoTheCall) {
+  tools_["postgres"];
+  Run(Single("postgres", R"({"auth": "pg", "host": "mine", "query": "select 1"})"));
+  ASSERT_EQ(tools_["postgres"].count(), 1U);
+  const Json& config = tools_["postgres"].last().call.config;
+  EXPECT_EQ(config["host"], Json("mine")) << "what the step says goes first";
+  EXPECT_EQ(config["password"], Json("hunter2secret"));
+  EXPECT_FALSE(config.Has("auth"));
+
+  tools_["postgres"].AnswerLast(
+      Failed("postgres", "db_connection", "PG", true, "wrong password hunter2secret"));
+  reactor_.RunPosted();
+  EXPECT_EQ(ToolResult()["error"].AsString(), "wrong password ***");
+}
+
+TEST_F(CommandSecretsTest, InPipelinesTooAndOnlyWhenTheTaskRuns) {
+  Run(Tasks(R"([{"name": "a", "kind": "echo", "auth": "pg", "give": 1},
+               {"name": "b", "kind": "echo", "auth": "nowhere", "give": 2}])"));
+  EXPECT_EQ(tools_["echo"].count(), 1U);
+  EXPECT_EQ(tools_["echo"].last().call.config["password"], Json("hunter2secret"));
+  EXPECT_THAT(WriteJson(Last().events.front().result), HasSubstr("nowhere"));
+}
+
+TEST_F(CommandSecretsTest, AMissingOneIsNamed) {
+  Run(Single("echo", R"({"auth": "nowhere"})"));
   EXPECT_EQ(Last().events[1].type, EventType::kCommandFailed);
-  EXPECT_THAT(Last().events[1].error, HasSubstr("token('crm')"));
-  EXPECT_EQ(ReadLast().error_info["kind"].AsString(), "template");
+  EXPECT_THAT(Last().events[1].error, HasSubstr("'nowhere'"));
+  EXPECT_EQ(ReadLast().error_info["kind"].AsString(), "auth");
+  Run(Single("echo", R"x({"give": "{{ token('gone') }}"})x",
+             R"({"deferred": ["give"], "render_context": {}})"));
+  EXPECT_EQ(Last().events[1].type, EventType::kCommandFailed);
+  EXPECT_THAT(Last().events[1].error, HasSubstr("'gone'"));
+}
+
+TEST_F(CommandSecretsTest, ToolsTextDoesNotShowThem) {
+  Run(Single("slow", R"({"auth": "crm"})"));
+  tools_["slow"].last().call.output(OutputStream::kStdout, "the token is tok-01234");
+  tools_["slow"].last().call.output(OutputStream::kStdout, "56789abcdef, you see tok-0");
+  tools_["slow"].AnswerLast(Success(Json(1)));
+  reactor_.RunPosted();
+  EXPECT_EQ(LogText("stdout"), "the token is ***, you see tok-0");
 }
 
 // ---- limits

@@ -139,6 +139,11 @@ class FakeServer final : public bus::ServerEnd {
   void RunChild(bus::ChildCall call, ChildDone done) override {
     children.emplace_back(std::move(call), std::move(done));
   }
+  void FindSecret(std::string alias, std::int64_t, Loaded found) override {
+    const auto secret = secrets.find(alias);
+    if (secret == secrets.end()) return found(Fail("not_found", "there is no '" + alias + "'"));
+    found(secret->second);
+  }
   void FreeSlots(int change) override {
     free_slots += change;
     slot_changes.push_back(change);
@@ -149,6 +154,7 @@ class FakeServer final : public bus::ServerEnd {
   bool hold_sends = false;
   std::vector<Sent> held_sends;
   std::map<std::string, Json> bodies;
+  std::map<std::string, Json> secrets;  // {name, type, data} by name
   std::deque<Error> load_errors;
   std::vector<std::string> loads;
   bool hold_loads = false;

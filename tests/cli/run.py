@@ -4,11 +4,13 @@
 Each test runs the binary as a user would and looks at what it prints and at its exit code. With
 --write-docs, docs/cli.md is written from the help texts instead; without it, a test compares them.
 """
+import atexit
 import json
 import os
 import pathlib
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +23,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
 DOCS = ROOT / "docs" / "cli.md"
 COMMANDS = ["executions", "show", "events", "logs", "cancel", "verify", "backup",
-            "restore", "purge", "doctor",
+            "restore", "purge", "doctor", "up", "server", "worker",
+            "status", "rerun", "register", "catalog", "credential", "query", "workers", "cleanup", "db",
+            "context", "auth",
             "run", "resume", "validate", "fmt", "test", "graph", "simulate", "schema", "version", "completion"]
 SECONDS_MAX = 120
 NOETL = ""
@@ -49,6 +53,9 @@ and not when `NO_COLOR` is set. When the reader goes away, the rest is dropped a
 | 1 | failed: a run, a test, a simulation that wedged or never ended, a file that `fmt --check` would change; a run with soft errors under `--strict` |
 | 2 | an invalid playbook or test, a file that cannot be read, wrong usage |
 | 3 | the run was cancelled, by Ctrl-C or by somebody else |
+| 4 | waited long enough (`--timeout`); the run goes on |
+| 5 | the server cannot be reached |
+| 77 | a login is needed, or has expired |
 | 130 | left by a second Ctrl-C: nothing was recorded, `noetl resume` continues |
 
 `validate --json` prints `{files: [{file, valid, diagnostics: [{code, severity, path, line, column,
@@ -68,6 +75,11 @@ The format of tests and of `simulate --script` is described in [tests as text](p
 
 ```text
 """
+
+
+# Contexts of whoever runs the tests must not matter.
+os.environ["HOME"] = tempfile.mkdtemp(prefix="noetl-home-")
+atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)
 
 
 def noetl(*arguments, text=None, **options):
@@ -523,12 +535,12 @@ class Run(RunCase):
         self.check(self.run_it(path), 2, err=[f"{path}:7:", "E272"])
         other = HEAD.replace("demo/t", "demo/o") + """workflow:
   - step: start
-    tool: { kind: postgres, query: "select 1" }
+    tool: { kind: duckdb, query: "select 1" }
 """
         path = self.file("o.yaml", other)
-        self.check(self.run_it(path), 2, err=[f"{path}:6:", "cannot run the tool kind 'postgres'", "shell"])
+        self.check(self.run_it(path), 2, err=[f"{path}:6:", "cannot run the tool kind 'duckdb'", "shell"])
         caller = self.file("c.yaml", GOOD.replace("kind: noop, result: { n: 1 }", "kind: playbook, path: demo/o"))
-        self.check(self.run_it(caller), 2, err=["o.yaml:6:", "postgres"])
+        self.check(self.run_it(caller), 2, err=["o.yaml:6:", "duckdb"])
         self.assertFalse(self.data.exists())
 
     def test_dry_run(self):

@@ -10,7 +10,10 @@
 #include <fmt/format.h>
 
 #include "base/json_io.h"
+#include "base/text.h"
 #include "store/chain.h"
+#include "store/memory/memory_catalog.h"
+#include "store/memory/memory_server.h"
 #include "store/reference.h"
 #include "store/unit_check.h"
 
@@ -40,6 +43,7 @@ struct LoopKey {
 struct Body {
   std::string name;
   std::string data;
+  std::optional<ResultRow> put;  // by a worker
 };
 
 // Everything that belongs to one run and goes with it.
@@ -84,18 +88,38 @@ bool PathMatches(std::string_view pattern, std::string_view path) {
   return path == pattern;
 }
 
+// "key=value", or "key" of any value.
+bool LabelMatches(const std::string& wanted, const std::string& label) {
+  if (wanted.find('=') != std::string::npos) return label == wanted;
+  return label.starts_with(wanted + "=");
+}
+
 bool Matches(const ExecutionFilter& filter, const ExecutionRow& row) {
+  const auto has_label = [&] {
+    return std::any_of(row.labels.begin(), row.labels.end(),
+                       [&](const std::string& label) { return LabelMatches(filter.label, label); });
+  };
   return (filter.status.empty() || filter.status == row.status) &&
          PathMatches(filter.path, row.path) &&
+         ToLower(row.path).find(ToLower(filter.path_part)) != std::string::npos &&
+         (filter.label.empty() || has_label()) &&
+         (filter.catalog_id == 0 || filter.catalog_id == row.catalog_id) &&
          (filter.version == 0 || filter.version == row.version) &&
          (filter.parent_execution_id == 0 ||
           filter.parent_execution_id == row.parent_execution_id) &&
          (filter.started_after_us == 0 || row.started_at_us > filter.started_after_us) &&
-         (filter.started_before_us == 0 || row.started_at_us < filter.started_before_us) &&
+         (filter.started_before_us == 0 ||
+          (row.started_at_us != 0 && row.started_at_us < filter.started_before_us)) &&
          (filter.before_id == 0 || row.execution_id < filter.before_id);
 }
 
-class MemoryStore final : public Store {
+// Labels are written and never read.
+ExecutionRow WithoutLabels(ExecutionRow row) {
+  row.labels.clear();
+  return row;
+}
+
+class MemoryStore final : public MemoryServer {
  public:
   explicit MemoryStore(MemoryStoreOptions options) : options_(std::move(options)) {}
 
@@ -119,6 +143,7 @@ class MemoryStore final : public Store {
         Keep(*units[i]);
         stored.push_back(units[i]);
       }
+      if (options_.outbox) FillOutbox(stored);
     }
     if (options_.on_commit && !stored.empty()) options_.on_commit(stored);
     if (fault == CommitFault::kUnknown) {
@@ -156,6 +181,14 @@ class MemoryStore final : public Store {
     return std::nullopt;
   }
 
+  Result<std::optional<engine::Event>> FindEvent(std::int64_t event_id) const override {
+    Lock lock(mutex_);
+    const auto found = first_events_.find(event_id);
+    if (found == first_events_.end()) return std::nullopt;
+    const auto [execution_id, seq] = *found->second.begin();
+    return runs_.at(execution_id).events[static_cast<std::size_t>(seq - 1)].event;
+  }
+
   Result<std::optional<engine::Event>> FindWorkerEvent(std::int64_t command_id,
                                                        std::string_view type_name) const override {
     Lock lock(mutex_);
@@ -170,18 +203,36 @@ class MemoryStore final : public Store {
     return std::nullopt;
   }
 
+  Result<std::vector<engine::Event>> ReadNewest(std::int64_t execution_id, std::int64_t before_seq,
+                                                std::string_view type_name,
+                                                std::int64_t limit) const override {
+    Lock lock(mutex_);
+    std::vector<engine::Event> events;
+    const Run* run = FindRun(execution_id);
+    if (!run) return events;
+    for (auto row = run->events.rbegin(); row != run->events.rend(); ++row) {
+      if (std::ssize(events) >= limit) break;
+      if (row->event.seq < before_seq && (type_name.empty() || row->event.type_name == type_name))
+        events.push_back(row->event);
+    }
+    return events;
+  }
+
   Result<std::optional<ExecutionRow>> Find(std::int64_t execution_id) const override {
     Lock lock(mutex_);
     const Run* run = FindRun(execution_id);
-    return run ? run->row : std::nullopt;
+    if (!run || !run->row) return std::nullopt;
+    return WithoutLabels(*run->row);
   }
 
   Result<std::vector<ExecutionRow>> List(const ExecutionFilter& filter) const override {
     Lock lock(mutex_);
     std::vector<ExecutionRow> rows;
+    std::int64_t left_out = 0;
     for (auto run = runs_.rbegin(); run != runs_.rend(); ++run) {
       if (std::ssize(rows) >= filter.limit) break;
-      if (run->second.row && Matches(filter, *run->second.row)) rows.push_back(*run->second.row);
+      if (!run->second.row || !Matches(filter, *run->second.row)) continue;
+      if (left_out++ >= filter.offset) rows.push_back(WithoutLabels(*run->second.row));
     }
     return rows;
   }
@@ -191,9 +242,25 @@ class MemoryStore final : public Store {
     std::vector<ExecutionRow> rows;
     for (auto run = runs_.upper_bound(after_id); run != runs_.end(); ++run) {
       if (std::ssize(rows) >= limit) break;
-      if (run->second.row && !run->second.row->terminal) rows.push_back(*run->second.row);
+      if (run->second.row && !run->second.row->terminal)
+        rows.push_back(WithoutLabels(*run->second.row));
     }
     return rows;
+  }
+
+  Result<ExecutionCounts> Count(std::int64_t started_after_us) const override {
+    Lock lock(mutex_);
+    ExecutionCounts counts;
+    for (const auto& [id, run] : runs_) {
+      if (!run.row || run.row->started_at_us < started_after_us) continue;
+      const std::string& status = run.row->status;
+      std::int64_t& count = status == "RUNNING"     ? counts.running
+                            : status == "FAILED"    ? counts.failed
+                            : status == "CANCELLED" ? counts.cancelled
+                                                    : counts.completed;
+      ++count;
+    }
+    return counts;
   }
 
   Result<std::vector<CommandRow>> OpenCommands(std::int64_t after_id,
@@ -287,48 +354,62 @@ class MemoryStore final : public Store {
 
   Result<CatalogEntry> Register(CatalogEntry entry) override {
     Lock lock(mutex_);
-    std::vector<CatalogEntry>& versions = catalog_[entry.path];
-    if (!versions.empty() && versions.back().content == entry.content &&
-        versions.back().kind == entry.kind) {
-      return versions.back();
-    }
-    if (FindEntryRow(entry.catalog_id)) {
-      return Fail("bad_row", fmt::format("catalog id {} is taken", entry.catalog_id));
-    }
-    entry.version = versions.empty() ? 1 : versions.back().version + 1;
-    versions.push_back(entry);
-    return entry;
+    return catalog_.Register(std::move(entry));
   }
-
   Result<std::optional<CatalogEntry>> FindEntry(std::int64_t catalog_id) const override {
     Lock lock(mutex_);
-    const CatalogEntry* entry = FindEntryRow(catalog_id);
+    const CatalogEntry* entry = catalog_.Find(catalog_id);
     return entry ? std::optional(*entry) : std::nullopt;
   }
-
   Result<std::optional<CatalogEntry>> FindEntry(std::string_view path,
                                                 std::int64_t version) const override {
     Lock lock(mutex_);
-    const auto versions = catalog_.find(path);
-    if (versions == catalog_.end()) return std::nullopt;
-    if (version == 0 && !versions->second.empty()) return versions->second.back();
-    for (const CatalogEntry& entry : versions->second) {
-      if (entry.version == version) return entry;
-    }
-    return std::nullopt;
+    const CatalogEntry* entry = catalog_.Find(path, version);
+    return entry ? std::optional(*entry) : std::nullopt;
   }
-
   Result<std::vector<CatalogEntry>> ListEntries(std::string_view after_path,
                                                 std::int64_t limit) const override {
     Lock lock(mutex_);
-    std::vector<CatalogEntry> entries;
-    for (auto at = catalog_.upper_bound(after_path); at != catalog_.end(); ++at) {
-      if (std::ssize(entries) >= limit) break;
-      if (at->second.empty()) continue;
-      entries.push_back(at->second.back());
-      entries.back().content.clear();
+    return catalog_.Newest(after_path, limit);
+  }
+  Result<std::vector<CatalogEntry>> ListCatalog(const CatalogFilter& filter) const override {
+    Lock lock(mutex_);
+    return catalog_.List(filter);
+  }
+  Result<CatalogRemoval> RemoveEntries(std::string_view path, std::int64_t version,
+                                       std::int64_t now_us) override {
+    Lock lock(mutex_);
+    return catalog_.Remove(path, version, now_us, [&](const CatalogEntry& entry) {
+      return std::any_of(runs_.begin(), runs_.end(), [&](const auto& run) {
+        return run.second.row && run.second.row->catalog_id == entry.catalog_id;
+      });
+    });
+  }
+  Result<std::vector<CatalogEntry>> RestoreEntries(std::string_view path,
+                                                   std::int64_t version) override {
+    Lock lock(mutex_);
+    return catalog_.Restore(path, version);
+  }
+
+  Result<ResultRow> PutResult(ResultRow row, std::string_view data) override;
+  Result<std::vector<ResultRow>> ListResults(std::int64_t execution_id, std::int64_t after_id,
+                                             std::int64_t limit) const override {
+    Lock lock(mutex_);
+    std::vector<ResultRow> rows;
+    const Run* run = FindRun(execution_id);
+    if (!run) return rows;
+    for (auto at = run->bodies.upper_bound(after_id); at != run->bodies.end(); ++at) {
+      if (std::ssize(rows) >= limit) break;
+      if (at->second.put) rows.push_back(*at->second.put);
     }
-    return entries;
+    return rows;
+  }
+  Result<std::int64_t> DeleteResults(std::int64_t execution_id) override {
+    Lock lock(mutex_);
+    const auto run = runs_.find(execution_id);
+    if (run == runs_.end()) return 0;
+    return static_cast<std::int64_t>(std::erase_if(
+        run->second.bodies, [](const auto& entry) { return entry.second.put.has_value(); }));
   }
 
   Result<std::vector<LogChunk>> ReadLogs(std::int64_t execution_id, std::int64_t command_id,
@@ -419,15 +500,6 @@ class MemoryStore final : public Store {
     return &runs_.at(owner->second).commands.at(command_id);
   }
 
-  const CatalogEntry* FindEntryRow(std::int64_t catalog_id) const {
-    for (const auto& [path, versions] : catalog_) {
-      for (const CatalogEntry& entry : versions) {
-        if (entry.catalog_id == catalog_id) return &entry;
-      }
-    }
-    return nullptr;
-  }
-
   Status CheckAgainstStored(const UnitRows& unit) const;
   void Keep(const UnitRows& unit);
   void KeepRows(const UnitRows& unit, Run& run);
@@ -435,14 +507,16 @@ class MemoryStore final : public Store {
   void Remove(std::int64_t execution_id);
 
   MemoryStoreOptions options_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // taken before the one of the layer below
   std::int64_t commits_ = 0;
   std::map<std::int64_t, Run> runs_;
   std::map<std::int64_t, std::int64_t> command_owner_;
   std::set<std::int64_t> open_commands_;
   std::map<TimerKey, engine::Timer> timers_;
   std::map<std::int64_t, MessageRow> messages_;
-  std::map<std::string, std::vector<CatalogEntry>, std::less<>> catalog_;
+  // Run and seq of the events with an id, in the order of their commits.
+  std::map<std::int64_t, std::vector<std::pair<std::int64_t, std::int64_t>>> first_events_;
+  MemoryCatalog catalog_;
 };
 
 // Everything is looked at before anything changes, so that a refused unit leaves no trace.
@@ -488,8 +562,12 @@ void MemoryStore::Keep(const UnitRows& unit) {
   Run& run = runs_[unit.execution_id];
   if (!unit.events.empty()) {
     const bool ended = run.row && run.row->terminal;
+    std::vector<std::string> labels = run.row ? run.row->labels : unit.execution.labels;
     run.row = unit.execution;
+    run.row->labels = std::move(labels);
     run.row->terminal = run.row->terminal || ended;
+    for (const EventRow& row : unit.events)
+      first_events_[row.event.event_id].emplace_back(unit.execution_id, row.event.seq);
     run.events.insert(run.events.end(), unit.events.begin(), unit.events.end());
   }
   KeepRows(unit, run);
@@ -499,7 +577,7 @@ void MemoryStore::Keep(const UnitRows& unit) {
 void MemoryStore::KeepRows(const UnitRows& unit, Run& run) {
   for (const BodyRow& row : unit.bodies) {
     const Reference ref = *ParseReference(row.ref);
-    run.bodies.try_emplace(ref.id, Body{ref.name, row.data});
+    run.bodies.try_emplace(ref.id, Body{ref.name, row.data, std::nullopt});
   }
   for (const LoopRow& row : unit.loop_rows)
     run.loop_rows.emplace(LoopKey{row.step, row.run, row.index}, row.data);
@@ -551,7 +629,35 @@ void MemoryStore::Remove(std::int64_t execution_id) {
   std::erase_if(messages_, [&](const auto& entry) {
     return entry.second.target_execution_id == execution_id;
   });
+  for (const EventRow& row : run.events) {
+    const auto found = first_events_.find(row.event.event_id);
+    if (found == first_events_.end()) continue;
+    std::erase_if(found->second, [&](const auto& place) { return place.first == execution_id; });
+    if (found->second.empty()) first_events_.erase(found);
+  }
   runs_.erase(execution_id);
+  ForgetRun(execution_id);
+}
+
+Result<ResultRow> MemoryStore::PutResult(ResultRow row, std::string_view data) {
+  if (row.name.empty() || row.result_id <= 0) return Fail("bad_row", "a result without name or id");
+  Lock lock(mutex_);
+  const auto run = runs_.find(row.execution_id);
+  if (run == runs_.end() || !run->second.row)
+    return Fail("not_found", fmt::format("no execution {}", row.execution_id));
+  row.sha256 = Sha256Hex(data);
+  row.bytes = std::ssize(data);
+  row.ref =
+      fmt::format("noetl://execution/{}/result/{}/{}", row.execution_id, row.name, row.result_id);
+  for (const auto& [id, body] : run->second.bodies) {
+    if (body.put && body.put->name == row.name && body.put->sha256 == row.sha256) return *body.put;
+  }
+  const bool taken = std::any_of(runs_.begin(), runs_.end(), [&](const auto& each) {
+    return each.second.bodies.contains(row.result_id);
+  });
+  if (taken) return Fail("bad_row", fmt::format("result id {} is taken", row.result_id));
+  run->second.bodies[row.result_id] = {row.name, std::string(data), row};
+  return row;
 }
 
 Result<Json> MemoryStore::Load(std::string_view text) const {

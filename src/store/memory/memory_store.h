@@ -24,6 +24,8 @@ struct MemoryStoreOptions {
   std::function<CommitFault(std::int64_t commit)> fault;
   // Called after each commit that stored something; for invariants.
   std::function<void(std::span<const UnitRows* const> stored)> on_commit;
+  // Each event that is committed also makes a row of the outbox (server.h).
+  bool outbox = false;
 };
 
 std::unique_ptr<Store> MakeMemoryStore(MemoryStoreOptions options = {});

@@ -78,6 +78,13 @@ Sha256Digest Query::GetDigest(int column) const {
   return digest;
 }
 
+std::string Query::GetBytes(int column) const {
+  const void* bytes = sqlite3_column_blob(statement_, column);
+  if (!bytes) return {};
+  return {static_cast<const char*>(bytes),
+          static_cast<std::size_t>(sqlite3_column_bytes(statement_, column))};
+}
+
 Result<std::unique_ptr<Connection>> Connection::Open(const std::string& path, Mode mode,
                                                      const std::string& vfs) {
   ConfigureOnce();

@@ -57,6 +57,15 @@ class Query {
     sqlite3_bind_blob64(statement_, index, digest.data(), digest.size(), SQLITE_STATIC);
     return *this;
   }
+  Query& Bytes(int index, std::string_view bytes) {
+    sqlite3_bind_blob64(statement_, index, bytes.data() ? bytes.data() : "", bytes.size(),
+                        SQLITE_STATIC);
+    return *this;
+  }
+  Query& Null(int index) {
+    sqlite3_bind_null(statement_, index);
+    return *this;
+  }
 
   // Whether there is another row. False at the end and on an error: see code().
   bool Next() {
@@ -80,11 +89,15 @@ class Query {
   }
   std::string GetString(int column) const { return std::string(GetText(column)); }
   Sha256Digest GetDigest(int column) const;
+  std::string GetBytes(int column) const;
 
  private:
   sqlite3_stmt* statement_;
   int code_ = SQLITE_OK;
 };
+
+// For classes with a member that is called Query.
+using Statement = Query;
 
 // The code for a caller, e.g. SQLITE_FULL is "disk_full".
 std::string_view ErrorCodeOf(int sqlite_code);

@@ -34,7 +34,7 @@ ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value))sql";
 
 // What belongs to a run; the execution itself goes last, so that a purge that was cut short is seen
 // and taken up again.
-constexpr std::array<const char*, 9> kParts = {{
+constexpr std::array<const char*, 14> kParts = {{
     "DELETE FROM event WHERE position IN "
     "(SELECT position FROM event WHERE execution_id = ?1 ORDER BY stream_version DESC LIMIT ?2)",
     "DELETE FROM command WHERE command_id IN "
@@ -49,6 +49,13 @@ constexpr std::array<const char*, 9> kParts = {{
     "DELETE FROM timer WHERE execution_id = ?1 AND ?2",
     "DELETE FROM message WHERE target_execution_id = ?1 AND ?2",
     "DELETE FROM projection_snapshot WHERE execution_id = ?1 AND ?2",
+    "DELETE FROM transient WHERE execution_id = ?1 AND ?2",
+    "DELETE FROM keychain WHERE execution_id = ?1 AND scope_type = 'local' AND ?2",
+    "DELETE FROM request_key WHERE execution_id = ?1 AND ?2",
+    "DELETE FROM outbox WHERE outbox_id IN "
+    "(SELECT outbox_id FROM outbox WHERE execution_id = ?1 LIMIT ?2)",
+    "DELETE FROM execution_label WHERE execution_id = ?1 AND ?2 AND label IN "
+    "(SELECT j.value FROM execution e, json_each(e.labels) j WHERE e.execution_id = ?1)",
     "DELETE FROM execution WHERE execution_id = ?1 AND ?2",
 }};
 

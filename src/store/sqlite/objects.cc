@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include "base/sha256.h"
+
 namespace noetl::store {
 
 namespace {
@@ -67,12 +69,23 @@ Status SyncDirectory(const std::string& path) {
 
 Result<std::string> ObjectFiles::Put(std::int64_t execution_id, std::string_view sha256_hex,
                                      std::string_view data) const {
-  const std::string folder = fmt::format("{}/{}", root_, execution_id);
-  const std::string key = fmt::format("{}/{}.json", execution_id, sha256_hex);
+  return PutFile(fmt::format("{}", execution_id), fmt::format("{}.json", sha256_hex), data);
+}
+
+// The name may hold anything, so the file has its digest.
+Result<std::string> ObjectFiles::PutNamed(std::string_view name, std::string_view sha256_hex,
+                                          std::string_view data) const {
+  return PutFile("named", fmt::format("{}-{}", Sha256Hex(name), sha256_hex), data);
+}
+
+Result<std::string> ObjectFiles::PutFile(const std::string& folder, const std::string& name,
+                                         std::string_view data) const {
+  const std::string directory = fmt::format("{}/{}", root_, folder);
+  const std::string key = fmt::format("{}/{}", folder, name);
   const std::string path = fmt::format("{}/{}", root_, key);
   if (access(path.c_str(), F_OK) != 0) {
     NOETL_TRY(MakeDirectory(root_));
-    NOETL_TRY(MakeDirectory(folder));
+    NOETL_TRY(MakeDirectory(directory));
     const std::string unfinished = path + ".new";
     if (const Status written = WriteAll(unfinished, data); !written) {
       unlink(unfinished.c_str());
@@ -80,7 +93,7 @@ Result<std::string> ObjectFiles::Put(std::int64_t execution_id, std::string_view
     }
     if (rename(unfinished.c_str(), path.c_str()) != 0) return IoError(path);
   }
-  NOETL_TRY(SyncDirectory(folder));
+  NOETL_TRY(SyncDirectory(directory));
   NOETL_TRY(SyncDirectory(root_));
   return key;
 }
@@ -97,6 +110,10 @@ Result<std::string> ObjectFiles::Read(const std::string& key) const {
 void ObjectFiles::RemoveAll(std::int64_t execution_id) const {
   std::error_code ignored;
   std::filesystem::remove_all(fmt::format("{}/{}", root_, execution_id), ignored);
+}
+
+void ObjectFiles::Remove(const std::string& key) const {
+  unlink(fmt::format("{}/{}", root_, key).c_str());
 }
 
 }  // namespace noetl::store

@@ -24,12 +24,17 @@ class Reader {
                                          std::int64_t limit) const;
   Result<std::optional<engine::Event>> FindEvent(std::int64_t execution_id,
                                                  std::int64_t event_id) const;
+  Result<std::optional<engine::Event>> FindEvent(std::int64_t event_id) const;
   Result<std::optional<engine::Event>> FindWorkerEvent(std::int64_t command_id,
                                                        std::string_view type_name) const;
+  Result<std::vector<engine::Event>> ReadNewest(std::int64_t execution_id, std::int64_t before_seq,
+                                                std::string_view type_name,
+                                                std::int64_t limit) const;
 
   Result<std::optional<ExecutionRow>> Find(std::int64_t execution_id) const;
   Result<std::vector<ExecutionRow>> List(const ExecutionFilter& filter) const;
   Result<std::vector<ExecutionRow>> Open(std::int64_t after_id, std::int64_t limit) const;
+  Result<ExecutionCounts> Count(std::int64_t started_after_us) const;
 
   Result<std::vector<CommandRow>> OpenCommands(std::int64_t after_id, std::int64_t limit) const;
   Result<std::optional<CommandRow>> FindCommand(std::int64_t command_id) const;
@@ -45,11 +50,6 @@ class Reader {
                                         std::int64_t limit) const;
   Result<std::optional<SnapshotRow>> LoadSnapshot(std::int64_t execution_id) const;
 
-  Result<std::optional<CatalogEntry>> FindEntry(std::int64_t catalog_id) const;
-  Result<std::optional<CatalogEntry>> FindEntry(std::string_view path, std::int64_t version) const;
-  Result<std::vector<CatalogEntry>> ListEntries(std::string_view after_path,
-                                                std::int64_t limit) const;
-
   Result<std::vector<LogChunk>> ReadLogs(std::int64_t execution_id, std::int64_t command_id,
                                          std::int64_t after, std::int64_t limit) const;
 
@@ -62,11 +62,5 @@ class Reader {
   ReadPool* pool_;
   const ObjectFiles* objects_;
 };
-
-// A row of the catalog table.
-CatalogEntry ReadEntry(const Query& query);
-inline constexpr const char* kNewestEntry = R"sql(
-SELECT catalog_id, path, version, kind, created_at, content
-FROM catalog WHERE path = ?1 ORDER BY version DESC LIMIT 1)sql";
 
 }  // namespace noetl::store

@@ -154,6 +154,15 @@ FROM event WHERE event_id = ?2 AND +execution_id = ?1 ORDER BY stream_version LI
   return One(*connection, query);
 }
 
+Result<std::optional<engine::Event>> Reader::FindEvent(std::int64_t event_id) const {
+  static constexpr const char* kSql = "SELECT " NOETL_EVENT_COLUMNS R"sql(
+FROM event WHERE event_id = ?1 ORDER BY position LIMIT 1)sql";
+  NOETL_ASSIGN(ReadPool::Lease connection, pool_->Take());
+  NOETL_ASSIGN(Query query, connection->Get(kSql));
+  query.Int(1, event_id);
+  return One(*connection, query);
+}
+
 Result<std::optional<engine::Event>> Reader::FindWorkerEvent(std::int64_t command_id,
                                                              std::string_view type_name) const {
   static constexpr const char* kSql = "SELECT " NOETL_EVENT_COLUMNS R"sql(
@@ -163,6 +172,29 @@ ORDER BY stream_version LIMIT 1)sql";
   NOETL_ASSIGN(Query query, connection->Get(kSql));
   query.Int(1, command_id).Text(2, type_name);
   return One(*connection, query);
+}
+
+Result<std::vector<engine::Event>> Reader::ReadNewest(std::int64_t execution_id,
+                                                      std::int64_t before_seq,
+                                                      std::string_view type_name,
+                                                      std::int64_t limit) const {
+  static constexpr const char* kSql = "SELECT " NOETL_EVENT_COLUMNS R"sql(
+FROM event INDEXED BY event_order
+WHERE execution_id = ?1 AND stream_version < ?2 AND (?3 = '' OR event_type = ?3)
+ORDER BY stream_version DESC LIMIT ?4)sql";
+  std::vector<engine::Event> events;
+  NOETL_ASSIGN(ReadPool::Lease connection, pool_->Take());
+  NOETL_ASSIGN(Query query, connection->Get(kSql));
+  query.Int(1, execution_id)
+      .Int(2, before_seq)
+      .Text(3, type_name)
+      .Int(4, std::max<std::int64_t>(limit, 0));
+  while (query.Next()) {
+    const Status status = ReadEvent(query, events.emplace_back(), nullptr);
+    if (!status) return BadColumn(*connection, query, status.error());
+  }
+  NOETL_TRY(connection->Finished(query));
+  return events;
 }
 
 }  // namespace noetl::store

@@ -181,7 +181,149 @@ CREATE TABLE store_number (
 ) WITHOUT ROWID;
 )sql";
 
-constexpr std::array<const char*, 1> kMigrations = {kFirst};
+// What a server keeps besides runs, and lists of runs that stay fast.
+constexpr const char* kServer = R"sql(
+ALTER TABLE execution ADD COLUMN labels TEXT;
+DROP INDEX execution_by_path;
+CREATE INDEX execution_by_path ON execution (path, version, execution_id);
+-- Few, and written once: a run that completes is not in it.
+CREATE INDEX execution_failed ON execution (status, execution_id, started_at)
+  WHERE status IN ('FAILED', 'CANCELLED');
+-- Runs whose id does not tell when they started; all others are found by the time in their id.
+CREATE INDEX execution_unusual ON execution (execution_id, started_at)
+  WHERE )sql" NOETL_UNUSUAL_START R"sql(;
+
+CREATE TABLE execution_label (
+  label               TEXT NOT NULL,
+  execution_id        INTEGER NOT NULL,
+  PRIMARY KEY (label, execution_id)
+) WITHOUT ROWID;
+
+ALTER TABLE catalog ADD COLUMN archived_at INTEGER;
+
+CREATE TABLE credential (
+  id                  INTEGER PRIMARY KEY,
+  name                TEXT NOT NULL UNIQUE,
+  type                TEXT,
+  data_encrypted      TEXT,
+  meta                TEXT,
+  tags                TEXT,
+  description         TEXT,
+  created_at          INTEGER,
+  updated_at          INTEGER
+);
+
+CREATE TABLE keychain (
+  cache_key           TEXT PRIMARY KEY,
+  keychain_name       TEXT,
+  catalog_id          INTEGER,
+  execution_id        INTEGER,
+  scope_type          TEXT,
+  credential_type     TEXT,
+  cache_type          TEXT,
+  data_encrypted      TEXT,
+  auto_renew          INTEGER NOT NULL,
+  renew_config        TEXT,
+  expires_at          INTEGER,
+  access_count        INTEGER NOT NULL,
+  accessed_at         INTEGER,
+  created_at          INTEGER
+) WITHOUT ROWID;
+CREATE INDEX keychain_by_catalog ON keychain (catalog_id, created_at);
+CREATE INDEX keychain_by_execution ON keychain (execution_id) WHERE execution_id IS NOT NULL;
+CREATE INDEX keychain_expiry ON keychain (expires_at) WHERE expires_at IS NOT NULL;
+
+CREATE TABLE secret_audit (
+  audit_id            INTEGER PRIMARY KEY,
+  occurred_at         INTEGER,
+  credential          TEXT,
+  operation           TEXT,
+  outcome             TEXT,
+  worker_id           TEXT,
+  execution_id        INTEGER,
+  parent_execution_id INTEGER,
+  kek_version         TEXT,
+  notes               TEXT
+);
+CREATE INDEX secret_audit_by_time ON secret_audit (occurred_at);
+CREATE INDEX secret_audit_by_credential ON secret_audit (credential, occurred_at);
+CREATE INDEX secret_audit_by_execution ON secret_audit (execution_id, occurred_at)
+  WHERE execution_id IS NOT NULL;
+
+CREATE TABLE runtime (
+  runtime_id          INTEGER PRIMARY KEY,
+  name                TEXT NOT NULL,
+  kind                TEXT NOT NULL,
+  uri                 TEXT,
+  status              TEXT,
+  labels              TEXT,
+  capabilities        TEXT,
+  capacity            INTEGER,
+  runtime             TEXT,
+  heartbeat           INTEGER,
+  created_at          INTEGER,
+  updated_at          INTEGER,
+  UNIQUE (kind, name)
+);
+
+CREATE TABLE transient (
+  execution_id        INTEGER NOT NULL,
+  var_name            TEXT NOT NULL,
+  var_type            TEXT,
+  var_value           TEXT,
+  source_step         TEXT,
+  created_at          INTEGER,
+  accessed_at         INTEGER,
+  access_count        INTEGER NOT NULL,
+  PRIMARY KEY (execution_id, var_name)
+) WITHOUT ROWID;
+
+ALTER TABLE result_store ADD COLUMN put INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE result_store ADD COLUMN scope TEXT;
+ALTER TABLE result_store ADD COLUMN source_step TEXT;
+ALTER TABLE result_store ADD COLUMN created_at INTEGER;
+CREATE UNIQUE INDEX result_put ON result_store (execution_id, name, sha256) WHERE put = 1;
+
+CREATE TABLE object_store (
+  object_key          TEXT PRIMARY KEY,
+  digest              BLOB NOT NULL,
+  media_type          TEXT,
+  file                TEXT,
+  bytes               BLOB,
+  created_at          INTEGER
+);
+
+CREATE TABLE request_key (
+  scope               INTEGER NOT NULL,
+  key                 TEXT NOT NULL,
+  execution_id        INTEGER NOT NULL,
+  digest              TEXT,
+  created_at          INTEGER,
+  expires_at          INTEGER,
+  PRIMARY KEY (scope, key)
+) WITHOUT ROWID;
+CREATE INDEX request_key_by_execution ON request_key (execution_id);
+CREATE INDEX request_key_expiry ON request_key (expires_at) WHERE expires_at IS NOT NULL;
+
+CREATE TABLE outbox (
+  outbox_id           INTEGER PRIMARY KEY AUTOINCREMENT,
+  execution_id        INTEGER NOT NULL,
+  event_id            INTEGER NOT NULL,
+  stream_version      INTEGER NOT NULL,
+  event_type          TEXT NOT NULL,
+  status              TEXT NOT NULL,
+  attempts            INTEGER NOT NULL,
+  available_at        INTEGER,
+  locked_at           INTEGER,
+  published_at        INTEGER,
+  last_error          TEXT,
+  created_at          INTEGER,
+  UNIQUE (execution_id, event_id)
+);
+CREATE INDEX outbox_unpublished ON outbox (outbox_id) WHERE published_at IS NULL;
+)sql";
+
+constexpr std::array<const char*, 2> kMigrations = {kFirst, kServer};
 
 Result<std::int64_t> StoredVersion(Connection& connection) {
   NOETL_ASSIGN(const std::int64_t version, connection.Number("PRAGMA user_version"));
@@ -203,18 +345,20 @@ Result<std::int64_t> StoredVersion(Connection& connection) {
 
 std::int64_t SqliteSchemaVersion() { return std::ssize(kMigrations); }
 
-Status Migrate(Connection& connection) {
+Status Migrate(Connection& connection) { return MigrateTo(connection, SqliteSchemaVersion()); }
+
+Status MigrateTo(Connection& connection, std::int64_t newest) {
   NOETL_ASSIGN(const std::int64_t stored, StoredVersion(connection));
-  for (std::int64_t version = stored; version < SqliteSchemaVersion(); ++version) {
-    const Status status = connection.Execute(
-        fmt::format("BEGIN IMMEDIATE; {} PRAGMA application_id = {}; PRAGMA user_version = {}; "
-                    "COMMIT;",
-                    kMigrations[static_cast<std::size_t>(version)], kApplicationId, version + 1));
-    if (status) continue;
-    if (connection.InTransaction()) (void)connection.Execute("ROLLBACK");
-    return status;
-  }
-  return {};
+  if (stored >= newest) return {};
+  // All or nothing: whoever dies in between leaves a file that the program knows.
+  std::string script = "BEGIN IMMEDIATE;";
+  for (std::int64_t version = stored; version < newest; ++version)
+    script += kMigrations[static_cast<std::size_t>(version)];
+  script += fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}; COMMIT;",
+                        kApplicationId, newest);
+  const Status status = connection.Execute(script);
+  if (!status && connection.InTransaction()) (void)connection.Execute("ROLLBACK");
+  return status;
 }
 
 Status CheckSchema(Connection& connection) {

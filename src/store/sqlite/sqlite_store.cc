@@ -13,22 +13,20 @@
 #include "store/sqlite/maintenance.h"
 #include "store/sqlite/reader.h"
 #include "store/sqlite/schema.h"
-#include "store/sqlite/writer.h"
+#include "store/sqlite/server.h"
 
 namespace noetl::store {
 
 namespace {
 
-class SqliteStore final : public Store {
+class SqliteStore final : public SqliteServer {
  public:
   SqliteStore(const std::string& path, const SqliteOptions& options, Connection::Mode read_mode)
-      : path_(path),
-        objects_(options.directory + "/objects"),
-        pool_(path, options.vfs, read_mode),
-        reader_(&pool_, &objects_) {}
+      : SqliteServer(path, options, read_mode), reader_(&pool_, &objects_) {}
 
   Status OpenWriter(const SqliteOptions& options) {
-    NOETL_ASSIGN(writer_, Writer::Open(path_, options.vfs, &objects_, options.syncs));
+    NOETL_ASSIGN(writer_,
+                 Writer::Open(path_, options.vfs, &objects_, options.syncs, options.outbox));
     return {};
   }
   Status CheckReadable() {
@@ -52,9 +50,17 @@ class SqliteStore final : public Store {
                                                  std::int64_t event_id) const override {
     return reader_.FindEvent(execution_id, event_id);
   }
+  Result<std::optional<engine::Event>> FindEvent(std::int64_t event_id) const override {
+    return reader_.FindEvent(event_id);
+  }
   Result<std::optional<engine::Event>> FindWorkerEvent(std::int64_t command_id,
                                                        std::string_view type_name) const override {
     return reader_.FindWorkerEvent(command_id, type_name);
+  }
+  Result<std::vector<engine::Event>> ReadNewest(std::int64_t execution_id, std::int64_t before_seq,
+                                                std::string_view type_name,
+                                                std::int64_t limit) const override {
+    return reader_.ReadNewest(execution_id, before_seq, type_name, limit);
   }
 
   Result<std::optional<ExecutionRow>> Find(std::int64_t execution_id) const override {
@@ -65,6 +71,9 @@ class SqliteStore final : public Store {
   }
   Result<std::vector<ExecutionRow>> Open(std::int64_t after_id, std::int64_t limit) const override {
     return reader_.Open(after_id, limit);
+  }
+  Result<ExecutionCounts> Count(std::int64_t started_after_us) const override {
+    return reader_.Count(started_after_us);
   }
 
   Result<std::vector<CommandRow>> OpenCommands(std::int64_t after_id,
@@ -100,18 +109,6 @@ class SqliteStore final : public Store {
     return reader_.LoadSnapshot(execution_id);
   }
 
-  Result<CatalogEntry> Register(CatalogEntry entry) override;
-  Result<std::optional<CatalogEntry>> FindEntry(std::int64_t catalog_id) const override {
-    return reader_.FindEntry(catalog_id);
-  }
-  Result<std::optional<CatalogEntry>> FindEntry(std::string_view path,
-                                                std::int64_t version) const override {
-    return reader_.FindEntry(path, version);
-  }
-  Result<std::vector<CatalogEntry>> ListEntries(std::string_view after_path,
-                                                std::int64_t limit) const override {
-    return reader_.ListEntries(after_path, limit);
-  }
   Result<std::vector<LogChunk>> ReadLogs(std::int64_t execution_id, std::int64_t command_id,
                                          std::int64_t after, std::int64_t limit) const override {
     return reader_.ReadLogs(execution_id, command_id, after, limit);
@@ -131,51 +128,8 @@ class SqliteStore final : public Store {
   Result<StoreStats> Stats() const override { return StatsOf(pool_); }
 
  private:
-  std::unexpected<Error> ReadOnly() const {
-    return Fail("read_only", fmt::format("{}: is open for reading only", path_));
-  }
-
-  const std::string path_;
-  const ObjectFiles objects_;
-  std::unique_ptr<Writer> writer_;  // null when reading only
-  // Closed before the writer, which then leaves one file behind.
-  mutable ReadPool pool_;
   const Reader reader_;
 };
-
-Result<CatalogEntry> SqliteStore::Register(CatalogEntry entry) {
-  static constexpr const char* kInsert = R"sql(
-INSERT INTO catalog (catalog_id, path, version, kind, content, created_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6))sql";
-  if (!writer_) return ReadOnly();
-  NOETL_TRY(writer_->Transaction([&](Connection& connection) -> Status {
-    std::int64_t newest = 0;
-    {
-      NOETL_ASSIGN(Query query, connection.Get(kNewestEntry));
-      query.Text(1, entry.path);
-      if (query.Next()) {
-        CatalogEntry stored = ReadEntry(query);
-        if (stored.content == entry.content && stored.kind == entry.kind) {
-          entry = std::move(stored);
-          return {};
-        }
-        newest = stored.version;
-      }
-      NOETL_TRY(connection.Finished(query));
-    }
-    entry.version = newest + 1;
-    NOETL_ASSIGN(Query query, connection.Get(kInsert));
-    query.Int(1, entry.catalog_id)
-        .Text(2, entry.path)
-        .Int(3, entry.version)
-        .Text(4, entry.kind)
-        .Text(5, entry.content)
-        .SomeInt(6, entry.created_at_us);
-    query.Run();
-    return connection.Finished(query);
-  }));
-  return entry;
-}
 
 std::unexpected<Error> IoError(const std::string& path) {
   return Fail(errno == EROFS || errno == EACCES ? "read_only" : "io",

@@ -21,6 +21,8 @@ struct SqliteOptions {
   bool read_only = false;
   // Counts durable writes (fsyncs of the write-ahead log), for tests and metrics; may be null.
   std::atomic<std::int64_t>* syncs = nullptr;
+  // Each event that is committed also makes a row of the outbox (server.h), in the same transaction.
+  bool outbox = false;
   // Name of a registered SQLite VFS; empty: the default one. Tests inject faults with it.
   std::string vfs;
 };

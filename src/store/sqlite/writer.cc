@@ -31,17 +31,19 @@ bool IsOwnFault(const Error& error) {
 }  // namespace
 
 Writer::Writer(std::string path, std::string vfs, const ObjectFiles* objects,
-               std::atomic<std::int64_t>* syncs)
+               std::atomic<std::int64_t>* syncs, bool outbox)
     : path_(std::move(path)),
       vfs_(std::move(vfs)),
       objects_(objects),
       syncs_(syncs),
+      outbox_(outbox),
       checkpointer_(std::make_unique<Checkpointer>(path_, vfs_)) {}
 
 Result<std::unique_ptr<Writer>> Writer::Open(std::string path, std::string vfs,
                                              const ObjectFiles* objects,
-                                             std::atomic<std::int64_t>* syncs) {
-  std::unique_ptr<Writer> writer(new Writer(std::move(path), std::move(vfs), objects, syncs));
+                                             std::atomic<std::int64_t>* syncs, bool outbox) {
+  std::unique_ptr<Writer> writer(
+      new Writer(std::move(path), std::move(vfs), objects, syncs, outbox));
   NOETL_TRY(writer->Connect());
   return writer;
 }

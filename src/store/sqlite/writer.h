@@ -28,7 +28,7 @@ class Writer {
   // Opens or creates the file and brings it to the newest schema.
   static Result<std::unique_ptr<Writer>> Open(std::string path, std::string vfs,
                                               const ObjectFiles* objects,
-                                              std::atomic<std::int64_t>* syncs);
+                                              std::atomic<std::int64_t>* syncs, bool outbox);
   // Moves the whole log into the database, so that one file is left.
   ~Writer();
 
@@ -38,7 +38,7 @@ class Writer {
 
  private:
   Writer(std::string path, std::string vfs, const ObjectFiles* objects,
-         std::atomic<std::int64_t>* syncs);
+         std::atomic<std::int64_t>* syncs, bool outbox);
 
   Status Connect();
   Status Ready();
@@ -60,8 +60,10 @@ class Writer {
   Status Fence(const UnitRows& unit);
   Status Refused(const UnitRows& unit);
   Status InsertExecution(const UnitRows& unit);
+  Status InsertLabels(const UnitRows& unit);
   Status UpdateExecution(const UnitRows& unit);
   Status InsertEvents(std::span<const EventRow* const> rows);
+  Status InsertOutbox(std::span<const EventRow* const> rows);
   Status InsertCommands(const UnitRows& unit);
   Status ChangeCommands(const UnitRows& unit);
   Status InsertBodies(const UnitRows& unit);
@@ -76,6 +78,7 @@ class Writer {
   const std::string vfs_;
   const ObjectFiles* const objects_;
   std::atomic<std::int64_t>* const syncs_;
+  const bool outbox_;
 
   std::mutex mutex_;
   std::unique_ptr<Connection> connection_;  // null when it could not roll back

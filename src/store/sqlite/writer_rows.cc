@@ -2,6 +2,7 @@
 // statements.
 #include <fmt/format.h>
 
+#include "base/json_io.h"
 #include "store/reference.h"
 #include "store/sqlite/writer.h"
 #include "store/unit_check.h"
@@ -26,6 +27,12 @@ VALUES )sql";
   row += ")";
   for (std::size_t i = 0; i < rows; ++i) sql += (i == 0 ? "" : ", ") + row;
   return sql;
+}
+
+// A list of texts as JSON; empty for none.
+Result<std::string> TextList(const std::vector<std::string>& texts) {
+  if (texts.empty()) return std::string();
+  return WriteStoredJson(Json::Array(std::vector<Json>(texts.begin(), texts.end())));
 }
 
 }  // namespace
@@ -66,10 +73,11 @@ Status Writer::InsertExecution(const UnitRows& unit) {
 INSERT INTO execution (execution_id, catalog_id, path, version, parent_execution_id,
                        parent_command_id, status, started_at, ended_at, error, soft_error_count,
                        last_event_id, last_event_type, last_node_name, updated_at, head, terminal,
-                       chain)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
+                       chain, labels)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
 ON CONFLICT DO NOTHING)sql";
   const ExecutionRow& row = unit.execution;
+  NOETL_ASSIGN(const std::string labels, TextList(row.labels));
   {
     NOETL_ASSIGN(Query query, connection_->Get(kSql));
     query.Int(1, row.execution_id)
@@ -89,10 +97,23 @@ ON CONFLICT DO NOTHING)sql";
         .SomeInt(15, row.updated_at_us)
         .Int(16, row.head)
         .Int(17, row.terminal ? 1 : 0)
-        .Blob(18, row.chain);
+        .Blob(18, row.chain)
+        .SomeText(19, labels);
     NOETL_TRY(Run(query));
   }
-  return connection_->Changes() == 1 ? Status() : Refused(unit);
+  if (connection_->Changes() != 1) return Refused(unit);
+  return row.labels.empty() ? Status() : InsertLabels(unit);
+}
+
+Status Writer::InsertLabels(const UnitRows& unit) {
+  static constexpr const char* kSql =
+      "INSERT INTO execution_label (label, execution_id) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+  for (const std::string& label : unit.execution.labels) {
+    NOETL_ASSIGN(Query query, connection_->Get(kSql));
+    query.Text(1, label).Int(2, unit.execution_id);
+    NOETL_TRY(Run(query));
+  }
+  return {};
 }
 
 // Two forms: SQLite rewrites every index whose columns are named, changed or not. Path and parent
@@ -142,6 +163,24 @@ Status Writer::WriteEvents() {
     rows = rows.subspan(kManyEvents);
   }
   for (; !rows.empty(); rows = rows.subspan(1)) NOETL_TRY(InsertEvents(rows.first(1)));
+  return outbox_ ? InsertOutbox(events_) : Status();
+}
+
+Status Writer::InsertOutbox(std::span<const EventRow* const> rows) {
+  static constexpr const char* kSql = R"sql(
+INSERT INTO outbox (execution_id, event_id, stream_version, event_type, status, attempts, created_at)
+VALUES (?1, ?2, ?3, ?4, 'PENDING', 0, ?5)
+ON CONFLICT (execution_id, event_id) DO NOTHING)sql";
+  for (const EventRow* row : rows) {
+    const engine::Event& event = row->event;
+    NOETL_ASSIGN(Query query, connection_->Get(kSql));
+    query.Int(1, event.execution_id)
+        .Int(2, event.event_id)
+        .Int(3, event.seq)
+        .Text(4, event.type_name)
+        .SomeInt(5, event.ingest_us);
+    NOETL_TRY(Run(query));
+  }
   return {};
 }
 

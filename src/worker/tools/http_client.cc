@@ -23,6 +23,7 @@ constexpr long kConnectionsMax = 200;
 constexpr long kIdleConnectionsMax = 50;
 constexpr long kIdleSecondsMax = 30;
 constexpr int kRedirectsMax = 10;
+constexpr long kStatusOk = 200;
 // Nobody sends more; a hostile server could send headers for ever.
 constexpr std::size_t kHeaderBytesMax = 256 << 10;
 // libcurl takes no longer limit: 24 days.
@@ -142,6 +143,7 @@ class HttpClient::Call final : public HttpCall {
  private:
   void Begin();
   void SetUp();
+  void SetUpTls(const HttpTls& tls);
   void SetUpBody();
   void SetUpHeaders();
   void TearDown();
@@ -316,6 +318,7 @@ void HttpClient::Call::SetUp() {
   curl_easy_setopt(easy_, CURLOPT_ACCEPT_ENCODING, "");
   curl_easy_setopt(easy_, CURLOPT_SSL_VERIFYPEER, verify);
   curl_easy_setopt(easy_, CURLOPT_SSL_VERIFYHOST, verify * 2);
+  if (request_.tls != nullptr) SetUpTls(*request_.tls);
   curl_easy_setopt(easy_, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
   curl_easy_setopt(easy_, CURLOPT_CONNECT_TO, multi_->connect_to());
   // An empty proxy turns the variables of the environment off.
@@ -328,6 +331,15 @@ void HttpClient::Call::SetUp() {
   curl_easy_setopt(easy_, CURLOPT_WRITEDATA, this);
   SetUpBody();
   SetUpHeaders();
+}
+
+void HttpClient::Call::SetUpTls(const HttpTls& tls) {
+  const auto set = [this](CURLoption option, const std::string& file) {
+    if (!file.empty()) curl_easy_setopt(easy_, option, file.c_str());
+  };
+  set(CURLOPT_CAINFO, tls.authority_file);
+  set(CURLOPT_SSLCERT, tls.certificate_file);
+  set(CURLOPT_SSLKEY, tls.key_file);
 }
 
 void HttpClient::Call::SetUpBody() {
@@ -404,6 +416,14 @@ std::size_t HttpClient::Call::OnBody(char* data, std::size_t size, std::size_t c
   auto* const call = static_cast<Call*>(self);
   const std::size_t length = size * count;
   call->active_us_ = NowMicros();
+  if (call->request_.body_piece) {
+    long status = 0;
+    curl_easy_getinfo(call->easy_, CURLINFO_RESPONSE_CODE, &status);
+    if (status == kStatusOk) {
+      call->request_.body_piece(std::string_view(data, length));
+      return length;
+    }
+  }
   std::string& body = call->reply_.body;
   if (body.size() + length > static_cast<std::size_t>(call->request_.response_bytes_max)) {
     call->too_large_ = true;

@@ -39,6 +39,14 @@ struct HttpPart {
   std::string content_type;
 };
 
+// Files of a TLS connection, each may be empty: who must have signed the server's certificate, and
+// what this side shows.
+struct HttpTls {
+  std::string authority_file;
+  std::string certificate_file;
+  std::string key_file;
+};
+
 struct HttpRequest {
   std::string method = "GET";
   std::string url;           // absolute, valid, without user and password
@@ -52,6 +60,9 @@ struct HttpRequest {
   std::int64_t response_bytes_max = kHttpResponseBytesMax;
   bool follow_redirects = true;
   bool verify_tls = true;
+  std::shared_ptr<const HttpTls> tls;  // null: the authorities of the system, no certificate
+  // Given: gets a body of status 200 as it comes, and the reply has none. Must not end the call.
+  std::function<void(std::string_view)> body_piece;
 };
 
 struct HttpReply {

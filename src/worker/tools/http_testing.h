@@ -27,11 +27,16 @@
 
 namespace noetl::worker {
 
-// A socket bound to a free port of 127.0.0.1.
+// A socket bound to a port of 127.0.0.1; 0: a free one.
 class LocalSocket {
  public:
-  explicit LocalSocket(int backlog) : descriptor_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  explicit LocalSocket(int backlog, int port = 0)
+      : descriptor_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int on = 1;
+    setsockopt(descriptor_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    sockaddr_in address{.sin_family = AF_INET,
+                        .sin_port = htons(static_cast<std::uint16_t>(port)),
+                        .sin_addr = {htonl(INADDR_LOOPBACK)}};
     auto* const raw = reinterpret_cast<sockaddr*>(&address);
     socklen_t length = sizeof(address);
     EXPECT_EQ(bind(descriptor_, raw, length), 0);
@@ -67,7 +72,7 @@ class TestServer {
  public:
   using Route = std::function<bool(int connection, const Seen& seen)>;
 
-  TestServer() : thread_([this] { Accept(); }) {}
+  explicit TestServer(int port = 0) : listener_(128, port), thread_([this] { Accept(); }) {}
   ~TestServer() {
     {
       const std::lock_guard lock(mutex_);
@@ -205,7 +210,7 @@ class TestServer {
     return seen;
   }
 
-  LocalSocket listener_{128};
+  LocalSocket listener_;
   std::map<std::string, Route> routes_;
   std::atomic<int> connections_ = 0;
   std::mutex mutex_;

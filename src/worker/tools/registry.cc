@@ -11,10 +11,8 @@ struct Kind {
 };
 
 constexpr std::array kKinds = {
-    Kind{"noop", MakeNoop},
-    Kind{"python", MakePython},
-    Kind{"shell", MakeShell},
-    Kind{"http", MakeHttp},
+    Kind{"noop", MakeNoop}, Kind{"python", MakePython},     Kind{"shell", MakeShell},
+    Kind{"http", MakeHttp}, Kind{"postgres", MakePostgres},
 };
 
 }  // namespace

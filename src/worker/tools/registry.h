@@ -44,5 +44,6 @@ std::unique_ptr<Tool> MakeNoop(const ToolSetup& setup);
 std::unique_ptr<Tool> MakePython(const ToolSetup& setup);
 std::unique_ptr<Tool> MakeShell(const ToolSetup& setup);
 std::unique_ptr<Tool> MakeHttp(const ToolSetup& setup);
+std::unique_ptr<Tool> MakePostgres(const ToolSetup& setup);
 
 }  // namespace noetl::worker

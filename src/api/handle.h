@@ -1,0 +1,41 @@
+// Handlers written as functions from a call to a value.
+//
+// `Now<F>` in a route's table answers with what F gives, or refuses with its error. `Later<F>` does the
+// same on the thread for requests that read or write a lot. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "api/route.h"
+#include "api/router_parts.h"
+#include "base/json.h"
+#include "base/result.h"
+
+namespace noetl::api {
+
+template <Result<Json> (*F)(Call&)>
+void Now(CallPtr call) {
+  Result<Json> answer = F(*call);
+  if (!answer) return call->Refuse(answer.error());
+  call->Answer(*std::move(answer));
+}
+
+template <Result<Json> (*F)(Call&)>
+void Later(CallPtr call) {
+  InBackground(std::move(call), Now<F>);
+}
+
+// Most bodies are maps; "invalid" otherwise.
+inline Status NeedMap(const Json& body) {
+  if (body.is_object()) return {};
+  return Fail("invalid", "the body must be a JSON map");
+}
+
+// Absent members of answers are null, not empty texts.
+inline Json TextOrNull(std::string_view text) { return text.empty() ? Json() : Json(text); }
+
+}  // namespace noetl::api
