@@ -91,6 +91,7 @@ Status ExecuteBatch(const CallPtr& call) {
       batch->Leave();
       continue;
     }
+    request->start.patient = true;  // the request is bounded as a whole
     StartOnce(call->services(), *std::move(request), [batch, i](Result<StartAnswer> answer) {
       batch->answers[i] = std::move(answer);
       batch->Leave();

@@ -133,7 +133,8 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
       .leases = LeasesOf(settings),
       .cache_bytes = static_cast<std::size_t>(settings.Int("NOETL_ORCH_CACHE_BYTES")),
       .listener = options.listener,
-      .secrets = node->secrets_.get()});
+      .secrets = node->secrets_.get(),
+      .refuse_early = options.refuse_early});
   NOETL_ASSIGN(node->supervisor_,
                worker::Supervisor::Create(node->worker_loop_.get(), options.directory + "/run"));
   node->tools_ = std::make_unique<worker::ToolRegistry>(

@@ -32,6 +32,7 @@ struct NodeOptions {
   const Settings* settings = nullptr;
   conductor::Listener* listener = nullptr;  // may be null; outlives the node
   bool worker = true;                       // false: commands wait for workers elsewhere
+  bool refuse_early = false;                // conductor::ConductorOptions
 };
 
 class Node {

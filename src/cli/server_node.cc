@@ -84,7 +84,8 @@ Result<std::unique_ptr<ServerNode>> ServerNode::Open(ServerNodeOptions options) 
   NOETL_ASSIGN(server->node_, Node::Open({.directory = server->options_.directory,
                                           .settings = &settings,
                                           .listener = &server->relay_,
-                                          .worker = server->options_.worker}));
+                                          .worker = server->options_.worker,
+                                          .refuse_early = true}));
   server->streams_ =
       std::make_unique<api::Streams>(&server->node_->store(), &server->node_->clock());
   server->relay_.streams.store(server->streams_.get(), std::memory_order_release);

@@ -68,7 +68,33 @@ void Conductor::Start(StartCall call, Started started) {
   Lane& lane = LaneOf(id);
   if (std::optional<Error> refusal = lane.Refusal())
     return started(std::unexpected(*std::move(refusal)));
+  if (options_.refuse_early) {
+    if (std::optional<Error> refusal = call.patient ? std::nullopt : AdmitStart())
+      return started(std::unexpected(*std::move(refusal)));
+    if (!call.patient) {
+      started = [this, told = std::move(started)](Result<std::int64_t> answer) mutable {
+        EndStart();
+        told(std::move(answer));
+      };
+    }
+  }
   lane.Deliver(id, StartMail{std::move(call), *std::move(playbook), fresh, std::move(started)});
+}
+
+std::optional<Error> Conductor::AdmitStart() {
+  if (starts_.fetch_add(1, std::memory_order_relaxed) < kStartsOnTheirWay) return std::nullopt;
+  const std::int64_t now_us = options_.clock->MonotonicMicros() + 1;  // never 0
+  std::int64_t since_us = 0;
+  if (starts_many_since_.compare_exchange_strong(since_us, now_us, std::memory_order_relaxed))
+    return std::nullopt;
+  if (now_us - since_us < kStandingQueueUs) return std::nullopt;
+  starts_.fetch_sub(1, std::memory_order_relaxed);
+  return Error{"overloaded", "more runs are started than can be stored; try again in a moment"};
+}
+
+void Conductor::EndStart() {
+  if (starts_.fetch_sub(1, std::memory_order_relaxed) <= kStartsOnTheirWay)
+    starts_many_since_.store(0, std::memory_order_relaxed);
 }
 
 void Conductor::Cancel(std::int64_t execution_id, std::string reason, std::string requested_by,

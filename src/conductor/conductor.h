@@ -74,7 +74,14 @@ struct StartCall {
   std::int64_t depth = 0;
   std::string pool;
   Json trace;
+  bool patient = false;  // not refused because others wait; whoever sets it starts few at a time
 };
+
+// Starts on their way to the disk that are no queue yet: some 15 ms of work. When there have been
+// more for kStandingQueueUs without a pause, the load is more than we can do, and further ones are
+// refused so that the accepted ones stay quick. A burst passes.
+inline constexpr std::int64_t kStartsOnTheirWay = 256;
+inline constexpr std::int64_t kStandingQueueUs = 20'000;
 
 struct ConductorOptions {
   store::Store* store = nullptr;
@@ -90,6 +97,7 @@ struct ConductorOptions {
   std::size_t cache_bytes = std::size_t{1} << 30;  // states kept in memory
   Listener* listener = nullptr;                    // may be null
   SecretSource* secrets = nullptr;                 // null: there are none
+  bool refuse_early = false;                       // starts, when a queue of them stands
 };
 
 class Conductor final : public bus::ServerEnd {
@@ -163,6 +171,9 @@ class Conductor final : public bus::ServerEnd {
   friend class Lane;
 
   Lane& LaneOf(std::int64_t execution_id);
+  // Counts a start, or tells why it is refused.
+  std::optional<Error> AdmitStart();
+  void EndStart();
   void Route(store::MessageRow message);
   // Routes every message that is stored; those on their way already do no harm twice.
   Status RouteStored();
@@ -185,6 +196,9 @@ class Conductor final : public bus::ServerEnd {
   Playbooks playbooks_;
   Dispatch dispatch_;
   std::vector<std::unique_ptr<Lane>> lanes_;
+
+  std::atomic<std::int64_t> starts_{0};             // on their way
+  std::atomic<std::int64_t> starts_many_since_{0};  // monotonic; 0: few
 
   // The next wake-up for timers and delayed messages; touched on the first lane's reactor only.
   std::int64_t armed_us_ = 0;

@@ -161,6 +161,36 @@ TEST(Conductor, CommandsStandInLineForSlots) {
   for (const std::int64_t id : ids) EXPECT_EQ(machine.Row(id).status, "COMPLETED");
 }
 
+TEST(Conductor, AQueueOfStartsThatStandsIsRefusedAndABurstIsNot) {
+  Machine machine({.refuse_early = true});
+  machine.Register("one", kOneStep);
+  int started = 0;
+  int refused = 0;
+  const auto start = [&](int count, bool patient) {
+    for (int i = 0; i < count; ++i) {
+      machine.conductor->Start({.path = "one", .patient = patient},
+                               [&](Result<std::int64_t> answer) {
+                                 if (answer) ++started;
+                                 else if (answer.error().code == "overloaded") ++refused;
+                               });
+    }
+  };
+  const int burst = 3 * static_cast<int>(kStartsOnTheirWay);
+  start(burst, false);
+  EXPECT_EQ(refused, 0) << "a burst passes";
+  machine.clock.Advance(kStandingQueueUs);
+  start(10, false);
+  EXPECT_EQ(refused, 10);
+  start(10, true);
+  EXPECT_EQ(refused, 10);
+  machine.Run();
+  EXPECT_EQ(started, burst + 10);
+  start(10, false);
+  machine.Run();
+  EXPECT_EQ(started, burst + 20);
+  EXPECT_EQ(refused, 10);
+}
+
 TEST(Conductor, ALoopKeepsItsBudgetAndItsResults) {
   Machine machine;
   machine.Register("loop", kLoop);

@@ -35,6 +35,7 @@ std::optional<Seat> Dispatch::TakeLocked(std::string_view pool, std::string_view
     // Its worker is dead: what it got would be lost until the lease ends.
     if (poll->call.gone && poll->call.gone()) {
       poll->closed = true;
+      dead_.push_back(poll);
       continue;
     }
     ++poll->taken;
@@ -44,10 +45,18 @@ std::optional<Seat> Dispatch::TakeLocked(std::string_view pool, std::string_view
 }
 
 std::optional<Seat> Dispatch::Take(std::string_view pool, std::string_view kind) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const auto line = lines_.find(pool);
   if (line != lines_.end() && !line->second.empty()) return std::nullopt;
-  return TakeLocked(pool, kind);
+  std::optional<Seat> seat = TakeLocked(pool, kind);
+  if (!dead_.empty()) ExpireDead(lock);
+  return seat;
+}
+
+void Dispatch::ExpireDead(std::unique_lock<std::mutex>& lock) {
+  const std::vector<std::shared_ptr<Poll>> dead = std::exchange(dead_, {});
+  lock.unlock();
+  for (const std::shared_ptr<Poll>& poll : dead) Expire(poll);
 }
 
 void Dispatch::Wait(std::vector<Waiting> commands) {
@@ -56,7 +65,13 @@ void Dispatch::Wait(std::vector<Waiting> commands) {
 }
 
 std::optional<std::pair<Dispatch::Waiting, Seat>> Dispatch::Next() {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  std::optional<std::pair<Waiting, Seat>> next = NextLocked();
+  if (!dead_.empty()) ExpireDead(lock);
+  return next;
+}
+
+std::optional<std::pair<Dispatch::Waiting, Seat>> Dispatch::NextLocked() {
   for (auto line = lines_.begin(); line != lines_.end();) {
     std::deque<Waiting>& waiting = line->second;
     if (waiting.empty()) {

@@ -92,6 +92,9 @@ class Dispatch {
 
  private:
   std::optional<Seat> TakeLocked(std::string_view pool, std::string_view kind);
+  std::optional<std::pair<Waiting, Seat>> NextLocked();
+  // Answers polls that were found dead, without the lock.
+  void ExpireDead(std::unique_lock<std::mutex>& lock);
   static bool Serves(const Poll& poll, std::string_view pool, std::string_view kind);
   static bool HasRoom(const Poll& poll);
   // Takes the poll out when it is complete; `done` is then called without the lock.
@@ -106,6 +109,7 @@ class Dispatch {
   bool closed_ = false;
   std::map<std::string, std::deque<Waiting>, std::less<>> lines_;  // by pool
   std::list<std::shared_ptr<Poll>> polls_;  // the one that waits longest first
+  std::vector<std::shared_ptr<Poll>> dead_;
 };
 
 }  // namespace noetl::conductor

@@ -79,7 +79,8 @@ class Machine {
     int slots = 64;
     std::size_t cache_bytes = std::size_t{1} << 30;
     int lanes = 1;
-    bool worker = true;                          // in this process
+    bool worker = true;  // in this process
+    bool refuse_early = false;
     std::string sqlite;                          // a directory: on SQLite instead of memory
     std::atomic<std::int64_t>* syncs = nullptr;  // of SQLite
   };
@@ -119,6 +120,7 @@ class Machine {
     options.worker_id = worker_id;
     options.slots = options_.slots;
     options.cache_bytes = options_.cache_bytes;
+    options.refuse_early = options_.refuse_early;
     conductor = std::make_unique<Conductor>(std::move(options));
     if (options_.worker) conductor->Attach(worker.get());
     const Status recovered = conductor->Recover();

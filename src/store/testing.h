@@ -32,7 +32,9 @@ class TestRun {
   engine::Event MakeEvent(engine::EventType type) {
     engine::Event event;
     event.execution_id = id();
-    event.event_id = id() * 100'000 + row_.head + 1;
+    // Ids of runs may be large: what goes over is cut off.
+    const std::uint64_t number = static_cast<std::uint64_t>(id()) * 100'000;
+    event.event_id = static_cast<std::int64_t>(number & (INT64_MAX >> 1)) + row_.head + 1;
     event.type = type;
     event.type_name = engine::EventName(type);
     event.catalog_id = row_.catalog_id;

@@ -237,7 +237,7 @@ void RemoteLink::StartPoll() {
   if (poll_) return;
   const int slots = ReserveSlots(kLeaseMax);
   if (slots == 0) return;
-  poll_.emplace();
+  poll_ = Poll{};
   poll_->slots = slots;
   poll_->body = WriteJson(LeaseRequest(slots, options_.poll_wait_ms));
   TryPoll();
