@@ -85,10 +85,13 @@ std::optional<Error> Conductor::AdmitStart() {
   if (starts_.fetch_add(1, std::memory_order_relaxed) < kStartsOnTheirWay) return std::nullopt;
   const std::int64_t now_us = options_.clock->MonotonicMicros() + 1;  // never 0
   std::int64_t since_us = 0;
-  if (starts_many_since_.compare_exchange_strong(since_us, now_us, std::memory_order_relaxed))
-    return std::nullopt;
-  if (now_us - since_us < kStandingQueueUs) return std::nullopt;
+  if (now_us >= refusing_until_.load(std::memory_order_relaxed)) {
+    if (starts_many_since_.compare_exchange_strong(since_us, now_us, std::memory_order_relaxed))
+      return std::nullopt;
+    if (now_us - since_us < kStandingQueueUs) return std::nullopt;
+  }
   starts_.fetch_sub(1, std::memory_order_relaxed);
+  refusing_until_.store(now_us + kRefusingUs, std::memory_order_relaxed);
   return Error{"overloaded", "more runs are started than can be stored; try again in a moment"};
 }
 

@@ -77,11 +77,13 @@ struct StartCall {
   bool patient = false;  // not refused because others wait; whoever sets it starts few at a time
 };
 
-// Starts on their way to the disk that are no queue yet: some 15 ms of work. When there have been
-// more for kStandingQueueUs without a pause, the load is more than we can do, and further ones are
-// refused so that the accepted ones stay quick. A burst passes.
-inline constexpr std::int64_t kStartsOnTheirWay = 256;
+// Starts on their way to the disk that are no queue yet: some 8 ms of work. When there have been
+// more for kStandingQueueUs without a pause, the load is more than we can do: then, and for
+// kRefusingUs after the last refusal, no more than these are let in, so that they stay quick. A burst
+// passes.
+inline constexpr std::int64_t kStartsOnTheirWay = 128;
 inline constexpr std::int64_t kStandingQueueUs = 20'000;
+inline constexpr std::int64_t kRefusingUs = 1'000'000;
 
 struct ConductorOptions {
   store::Store* store = nullptr;
@@ -199,6 +201,7 @@ class Conductor final : public bus::ServerEnd {
 
   std::atomic<std::int64_t> starts_{0};             // on their way
   std::atomic<std::int64_t> starts_many_since_{0};  // monotonic; 0: few
+  std::atomic<std::int64_t> refusing_until_{0};     // monotonic
 
   // The next wake-up for timers and delayed messages; touched on the first lane's reactor only.
   std::int64_t armed_us_ = 0;
