@@ -16,6 +16,7 @@
 #include "api/streams.h"
 #include "api/testing.h"
 #include "base/log.h"
+#include "base/url.h"
 #include "conductor/testing.h"
 #include "vault/keys.h"
 
@@ -134,7 +135,7 @@ std::string PathOf(const Route& route, Source& source, const Fixture& fixture) {
     const bool command = name == "event_id";
     switch (source.Below(6)) {
       case 0: path += "0"; break;
-      case 1: path += EncodeUrl(source.Text(4)) + "x"; break;
+      case 1: path += PercentEncode(source.Text(4)) + "x"; break;
       case 2: path += "99999999999999999999"; break;
       default:
         path += name.ends_with("_id")
@@ -149,7 +150,7 @@ std::string PathOf(const Route& route, Source& source, const Fixture& fixture) {
     // Nobody waits in here.
     if (parameter.name == "follow" || parameter.name == "timeout_ms") continue;
     path += separator + std::string(parameter.name) + "=";
-    path += source.Below(2) == 0 ? std::to_string(source.Byte()) : EncodeUrl(source.Text(6));
+    path += source.Below(2) == 0 ? std::to_string(source.Byte()) : PercentEncode(source.Text(6));
     separator = "&";
   }
   return path;

@@ -1,7 +1,8 @@
-// Handlers written as functions from a call to a value.
+// The shapes that handlers are written in, and what they share.
 //
 // `Now<F>` in a route's table answers with what F gives, or refuses with its error. `Later<F>` does the
-// same on the thread for requests that read or write a lot. Any thread.
+// same on the thread for requests that read or write a lot. `Handled<F>` is for those that are
+// answered when somebody else is done. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,21 @@ void Now(CallPtr call) {
 template <Result<Json> (*F)(Call&)>
 void Later(CallPtr call) {
   InBackground(std::move(call), Now<F>);
+}
+
+// A route's handler from a function that either sees to the answer or gives the reason why not.
+template <Status (*kInner)(const CallPtr&)>
+void Handled(CallPtr call) {
+  if (const Status status = kInner(call); !status) call->Refuse(status.error());
+}
+
+// Whether shown values hide credentials: always, unless a worker or an administrator asks for
+// "redact=false". "forbidden" for everybody else who asks.
+inline Result<bool> WantsRedaction(const Call& call) {
+  NOETL_ASSIGN(const bool redact, call.QueryBool("redact", true));
+  if (!redact && call.scope() < Scope::kWorker)
+    return Fail("forbidden", "redact=false needs the rights of a worker or an administrator");
+  return redact;
 }
 
 // Most bodies are maps; "invalid" otherwise.

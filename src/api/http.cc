@@ -22,12 +22,6 @@ int HexDigit(char digit) {
 }
 
 // What never needs an escape in any part of a URL.
-bool IsUnreserved(char letter) {
-  const char lower = LowerAscii(letter);
-  return (lower >= 'a' && lower <= 'z') || (letter >= '0' && letter <= '9') || letter == '-' ||
-         letter == '.' || letter == '_' || letter == '~';
-}
-
 }  // namespace
 
 std::string_view Headers::Find(std::string_view name) const {
@@ -70,21 +64,6 @@ std::optional<std::string> DecodeUrl(std::string_view text, bool query) {
   }
   if (FirstInvalidUtf8(decoded)) return std::nullopt;
   return decoded;
-}
-
-std::string EncodeUrl(std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
-  std::string encoded;
-  encoded.reserve(text.size());
-  for (const char letter : text) {
-    if (IsUnreserved(letter)) {
-      encoded += letter;
-    } else {
-      const auto byte = static_cast<unsigned char>(letter);
-      encoded += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
-    }
-  }
-  return encoded;
 }
 
 std::vector<std::pair<std::string, std::string>> ParseQuery(std::string_view query) {

@@ -101,7 +101,6 @@ class HttpHandler {
 // Text of a path segment or query value with %XX (and in queries '+') resolved; nullopt: broken
 // encoding or invalid UTF-8.
 std::optional<std::string> DecodeUrl(std::string_view text, bool query);
-std::string EncodeUrl(std::string_view text);
 // The members of a query in order.
 std::vector<std::pair<std::string, std::string>> ParseQuery(std::string_view query);
 

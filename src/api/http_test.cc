@@ -6,6 +6,7 @@
 #include "api/gzip.h"
 #include "api/http_wire.h"
 #include "base/random.h"
+#include "base/url.h"
 
 namespace noetl::api {
 namespace {
@@ -50,7 +51,7 @@ TEST(Url, WhatIsEncodedDecodesToTheSame) {
         text += static_cast<char>(0x80 | (code & 63));
       }
     }
-    const std::string encoded = EncodeUrl(text);
+    const std::string encoded = PercentEncode(text);
     RC_ASSERT(DecodeUrl(encoded, query) == text);
     RC_ASSERT(std::all_of(encoded.begin(), encoded.end(), [](char letter) {
       return std::isalnum(static_cast<unsigned char>(letter)) != 0 ||

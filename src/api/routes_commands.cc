@@ -12,7 +12,6 @@
 #include "api/event_request.h"
 #include "api/execution_json.h"
 #include "api/handle.h"
-#include "api/handled.h"
 #include "api/route.h"
 #include "engine/events.h"
 

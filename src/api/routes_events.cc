@@ -8,7 +8,6 @@
 #include "api/event_request.h"
 #include "api/execution_json.h"
 #include "api/handle.h"
-#include "api/handled.h"
 #include "api/route.h"
 
 namespace noetl::api {

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "api/handle.h"
-#include "api/handled.h"
 #include "api/route.h"
 #include "api/run_state.h"
 #include "api/start_once.h"

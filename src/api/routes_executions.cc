@@ -11,7 +11,6 @@
 #include "api/execution_changes.h"
 #include "api/execution_json.h"
 #include "api/handle.h"
-#include "api/handled.h"
 #include "api/route.h"
 #include "api/run_state.h"
 #include "api/streams.h"

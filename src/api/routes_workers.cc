@@ -10,7 +10,6 @@
 #include "api/event_request.h"
 #include "api/execution_json.h"
 #include "api/handle.h"
-#include "api/handled.h"
 #include "api/route.h"
 #include "api/streams.h"
 #include "base/json_io.h"

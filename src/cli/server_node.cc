@@ -7,18 +7,11 @@
 
 #include <fmt/format.h>
 
+#include "api/access.h"
 #include "base/log.h"
 #include "cli/command.h"
 
 namespace noetl::cli {
-
-namespace {
-
-bool IsLoopback(std::string_view host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
-
-}  // namespace
 
 void ServerNode::Relay::OnEvents(const store::ExecutionRow& execution,
                                  std::span<const store::EventRow> events) {
@@ -41,9 +34,9 @@ Result<api::RouterOptions> ServerNode::Access() const {
                             .sql = settings.Bool("NOETL_SQL_API_ENABLED")};
   if (mode == "oidc")
     return Fail("insecure", "NOETL_AUTH_MODE=oidc is not supported yet; use token");
-  access.login =
-      mode == "token" || (mode == "auto" && (!IsLoopback(host) || !access.api_token.empty()));
-  if (mode == "none" && !IsLoopback(host) && !options_.insecure) {
+  access.login = mode == "token" ||
+                 (mode == "auto" && (!api::IsLoopbackHost(host) || !access.api_token.empty()));
+  if (mode == "none" && !api::IsLoopbackHost(host) && !options_.insecure) {
     return Fail("insecure",
                 fmt::format("serving {} without a login lets everybody who can reach it "
                             "run commands here; set NOETL_API_TOKEN, or say --insecure",

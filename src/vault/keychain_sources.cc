@@ -14,6 +14,7 @@
 #include "base/json_io.h"
 #include "base/text.h"
 #include "base/time.h"
+#include "base/url.h"
 
 namespace noetl::vault {
 namespace {
@@ -27,16 +28,6 @@ constexpr std::string_view kDefaultMount = "secret";
 constexpr std::array<std::string_view, 4> kMethods = {"GET", "POST", "PUT", "PATCH"};
 // A secret without a named field is the one of these that it has.
 constexpr std::array<std::string_view, 2> kPlainFields = {"value", "secret"};
-
-std::string PercentEncode(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       c == '-' || c == '.' || c == '_' || c == '~';
-    out += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return out;
-}
 
 std::string FormText(const Json& map) {
   std::string out;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/crypto.h"
 #include "base/json_io.h"
 #include "store/sqlite/server.h"
 
@@ -151,22 +152,6 @@ Status BindAll(sqlite3_stmt* statement, std::span<const Json> parameters) {
   return {};
 }
 
-std::string Base64(std::string_view bytes) {
-  static constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::string_view group = bytes.substr(i, 3);
-    std::uint32_t bits = 0;
-    for (std::size_t at = 0; at < 3; ++at)
-      bits = bits << 8 | (at < group.size() ? static_cast<unsigned char>(group[at]) : 0u);
-    for (std::size_t at = 0; at < 4; ++at)
-      text.push_back(at <= group.size() ? kDigits[bits >> (18 - 6 * at) & 63] : '=');
-  }
-  return text;
-}
-
 Json ColumnValue(sqlite3_stmt* statement, int column, std::size_t& bytes) {
   const auto text = [&](const void* data) {
     const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement, column));
@@ -178,7 +163,7 @@ Json ColumnValue(sqlite3_stmt* statement, int column, std::size_t& bytes) {
     case SQLITE_INTEGER: return sqlite3_column_int64(statement, column);
     case SQLITE_FLOAT: return sqlite3_column_double(statement, column);
     case SQLITE_TEXT: return text(sqlite3_column_text(statement, column));
-    case SQLITE_BLOB: return Base64(text(sqlite3_column_blob(statement, column)));
+    case SQLITE_BLOB: return crypto::Base64Encode(text(sqlite3_column_blob(statement, column)));
     default: return {};
   }
 }

@@ -6,6 +6,7 @@
 
 #include "base/json_io.h"
 #include "base/log.h"
+#include "base/url.h"
 #include "worker/tools/http_url.h"
 
 namespace noetl::worker {

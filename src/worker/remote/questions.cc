@@ -7,6 +7,7 @@
 
 #include "base/crypto.h"
 #include "base/json_io.h"
+#include "base/url.h"
 #include "worker/command_run.h"
 #include "worker/remote/wire.h"
 #include "worker/tools/http_url.h"

@@ -7,6 +7,7 @@
 
 #include "base/json_io.h"
 #include "base/text.h"
+#include "base/url.h"
 #include "engine/pipeline_retry.h"
 #include "worker/tools/http_auth.h"
 #include "worker/tools/http_url.h"

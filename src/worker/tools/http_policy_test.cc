@@ -1,4 +1,5 @@
 #include "worker/tools/http_policy.h"
+#include "base/url.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -61,24 +61,6 @@ Result<HttpUrl> JoinHttpUrl(const std::string& base, const std::string& location
   return Parse(url, location);
 }
 
-std::string PercentEncode(std::string_view text) {
-  constexpr std::string_view kHex = "0123456789ABCDEF";
-  std::string out;
-  out.reserve(text.size());
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool letter = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
-    const bool kept = letter || (byte >= '0' && byte <= '9') ||
-                      std::string_view("-._~").find(c) != std::string_view::npos;
-    if (kept) {
-      out += c;
-    } else {
-      out += {'%', kHex[byte >> 4U], kHex[byte & 15U]};
-    }
-  }
-  return out;
-}
-
 std::string WithQuery(std::string_view url, std::string_view query) {
   if (query.empty()) return std::string(url);
   const std::string_view bare = url.substr(0, url.find('#'));

@@ -21,8 +21,6 @@ Result<HttpUrl> ParseHttpUrl(std::string_view text);
 // Where a redirect from `base` to `location` leads.
 Result<HttpUrl> JoinHttpUrl(const std::string& base, const std::string& location);
 
-// Everything but letters, digits and -._~ as %XX.
-std::string PercentEncode(std::string_view text);
 // Adds "a=b&c=d" to the query of an address.
 std::string WithQuery(std::string_view url, std::string_view query);
 
