@@ -75,13 +75,24 @@ std::int64_t SnowflakeIds::ElapsedMs() {
   return (monotonic + std::max(offset, largest)) / 1000 - kIdEpochMs;
 }
 
-IdRange SnowflakeIds::Reserve(std::int64_t count) {
+// The first slot whose id on this machine is larger than `floor`.
+std::int64_t SnowflakeIds::SlotAbove(std::int64_t floor) const {
+  const std::int64_t first_of_ms = (floor >> (kSequenceBits + kMachineBits)) << kSequenceBits;
+  const IdParts parts = DecodeId(floor);
+  if (machine_id_ > parts.machine) return first_of_ms;
+  if (machine_id_ < parts.machine) return first_of_ms + (1 << kSequenceBits);
+  return first_of_ms + parts.sequence + 1;
+}
+
+IdRange SnowflakeIds::Take(std::int64_t count, std::int64_t floor) {
   NOETL_CHECK(count >= 1 && count <= kReserveMax, "reserve 1 to kReserveMax ids");
+  const std::int64_t above = SlotAbove(floor);
   std::int64_t last = last_slot_.load(std::memory_order_relaxed);
   while (true) {
     const std::int64_t elapsed = ElapsedMs();
     NOETL_CHECK(elapsed <= kElapsedMsMax - kBorrowMsMax, "the system clock is after 2093-09-06");
-    const std::int64_t first = std::max(last + 1, elapsed << kSequenceBits);
+    std::int64_t first = std::max(last + 1, elapsed << kSequenceBits);
+    if ((above >> kSequenceBits) <= elapsed + kBorrowMsMax) first = std::max(first, above);
     const std::int64_t end = first + count - 1;
     if ((end >> kSequenceBits) > elapsed + kBorrowMsMax) {
       waits_.fetch_add(1, std::memory_order_relaxed);
@@ -95,6 +106,15 @@ IdRange SnowflakeIds::Reserve(std::int64_t count) {
 
 std::int64_t SnowflakeIds::last_ms() const {
   return (last_slot_.load(std::memory_order_relaxed) >> kSequenceBits) + kIdEpochMs;
+}
+
+std::int64_t SequentialIds::NextAbove(std::int64_t floor) {
+  std::int64_t next = next_.load(std::memory_order_relaxed);
+  std::int64_t id;
+  do {
+    id = floor < next || floor - next > kLeadMax ? next : floor + 1;
+  } while (!next_.compare_exchange_weak(next, id + 1, std::memory_order_relaxed));
+  return id;
 }
 
 }  // namespace noetl

@@ -22,7 +22,9 @@ class IdSource {
  public:
   virtual ~IdSource() = default;
   // Larger than every id this source has given before.
-  virtual std::int64_t Next() = 0;
+  std::int64_t Next() { return NextAbove(0); }
+  // Larger than `floor` too, an id of somebody else, unless the floor is too far in the future.
+  virtual std::int64_t NextAbove(std::int64_t floor) = 0;
 };
 
 struct IdParts {
@@ -67,9 +69,10 @@ class SnowflakeIds final : public IdSource {
   static Result<std::unique_ptr<SnowflakeIds>> Create(Clock& clock, std::int64_t machine_id,
                                                       std::int64_t not_before_ms = 0);
 
-  std::int64_t Next() override { return Reserve(1)[0]; }
+  // A floor more than kBorrowMsMax ahead of the clock does not count.
+  std::int64_t NextAbove(std::int64_t floor) override { return Take(1, floor)[0]; }
   // `count` ids in one step, 1 to kReserveMax.
-  IdRange Reserve(std::int64_t count);
+  IdRange Reserve(std::int64_t count) { return Take(count, 0); }
 
   // The latest millisecond (since 1970) that an id was given for: what a restart must stay above.
   std::int64_t last_ms() const;
@@ -79,6 +82,8 @@ class SnowflakeIds final : public IdSource {
  private:
   SnowflakeIds(Clock& clock, std::int64_t machine_id, std::int64_t first_slot);
   std::int64_t ElapsedMs();
+  std::int64_t SlotAbove(std::int64_t floor) const;
+  IdRange Take(std::int64_t count, std::int64_t floor);
 
   Clock& clock_;
   const std::int64_t machine_id_;
@@ -91,8 +96,11 @@ class SnowflakeIds final : public IdSource {
 // 1, 2, 3, for tests and simulation.
 class SequentialIds final : public IdSource {
  public:
+  // A floor further ahead than this does not count.
+  static constexpr std::int64_t kLeadMax = std::int64_t{1} << 32;
+
   explicit SequentialIds(std::int64_t first = 1) : next_(first) {}
-  std::int64_t Next() override { return next_.fetch_add(1, std::memory_order_relaxed); }
+  std::int64_t NextAbove(std::int64_t floor) override;
 
  private:
   std::atomic<std::int64_t> next_;

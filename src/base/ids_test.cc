@@ -99,6 +99,29 @@ TEST(SnowflakeIds, StartsAboveAFormerLife) {
   EXPECT_EQ(DecodeId((*ids)->Next()).time_ms, kIdEpochMs + 5'700);
 }
 
+TEST(SnowflakeIds, GoesAboveTheIdsOfOthers) {
+  ManualClock clock(kNow);
+  auto ids = Make(clock);
+  for (const std::int64_t machine : {0, 1, 2, 1023}) {
+    const std::int64_t floor =
+        (DecodeId(ids->Next()).time_ms + 3 - kIdEpochMs) << 22 | machine << 12 | 17;
+    const std::int64_t id = ids->NextAbove(floor);
+    EXPECT_GT(id, floor);
+    EXPECT_EQ(DecodeId(id).machine, 1) << "an id of another machine may be given by that machine";
+    EXPECT_GT(ids->Next(), id);
+  }
+  EXPECT_EQ(ids->waits(), 0u);
+}
+
+TEST(SnowflakeIds, AFloorFarInTheFutureDoesNotCount) {
+  ManualClock clock(kNow);
+  auto ids = Make(clock);
+  const std::int64_t floor = (DecodeId(ids->Next()).time_ms - kIdEpochMs + 2'000) << 22;
+  EXPECT_EQ(DecodeId(ids->NextAbove(floor)).time_ms, kIdEpochMs + 5'000);
+  EXPECT_EQ(DecodeId(ids->NextAbove(INT64_MAX)).time_ms, kIdEpochMs + 5'000);
+  EXPECT_EQ(DecodeId(ids->NextAbove(-1)).time_ms, kIdEpochMs + 5'000);
+}
+
 TEST(SnowflakeIds, UniqueAcrossThreads) {
   SystemClock clock;
   auto ids = Make(clock);
@@ -123,6 +146,9 @@ TEST(SequentialIds, Counts) {
   SequentialIds ids(7);
   EXPECT_EQ(ids.Next(), 7);
   EXPECT_EQ(ids.Next(), 8);
+  EXPECT_EQ(ids.NextAbove(20), 21);
+  EXPECT_EQ(ids.NextAbove(3), 22);
+  EXPECT_EQ(ids.NextAbove(INT64_MAX), 23);
 }
 
 }  // namespace

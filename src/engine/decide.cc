@@ -9,14 +9,6 @@
 
 namespace noetl::engine {
 
-namespace {
-
-// Server ids may run ahead of the producer's by at most this much to stay above every id of the
-// run.
-constexpr std::int64_t kIdLeadMax = std::int64_t{1'000} << 22;
-
-}  // namespace
-
 std::string LoopRef(std::int64_t execution_id, std::string_view step, std::int64_t run) {
   return fmt::format("noetl://execution/{}/loop/{}/{}", execution_id, step, run);
 }
@@ -138,11 +130,7 @@ Scope Decider::MakeScope(Json ctx, const StepSource& steps) const {
 }
 
 // Ids minted here are above every id of the run, as long as that takes little lead over the clock.
-std::int64_t Decider::NextId() {
-  const std::int64_t id = world_.ids->Next();
-  const std::int64_t highest = state_->highest_event_id;
-  return id <= highest && highest - id <= kIdLeadMax ? highest + 1 : id;
-}
+std::int64_t Decider::NextId() { return world_.ids->NextAbove(state_->highest_event_id); }
 
 Event Decider::NewEvent(EventType type, std::string_view node, std::string_view status) const {
   Event event;

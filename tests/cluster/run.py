@@ -249,7 +249,7 @@ def main():
     notes = folder / "notes"
     notes.touch()
     cluster = Cluster(options, folder)
-    problems = []
+    problems = ["it did not come to its end"]
     try:
         port = cluster.start_server()
         api = Api(port)
@@ -262,6 +262,7 @@ def main():
         wait_for_runs(cluster, api, port, 2 * options.executions)
         took = time.monotonic() - started
         cluster.end()
+        problems.clear()
         superseded, again = read_back(folder / "data" / "noetl.db", ids, notes, problems)
         verify = subprocess.run([options.binary, "verify", "--data", str(folder / "data")],
                                 capture_output=True, text=True, env=cluster.environment, check=False)
