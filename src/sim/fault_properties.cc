@@ -63,15 +63,13 @@ class History {
   }
 
   MachineReport Run() {
-    Machine machine(options_);
-    MachineReport report = machine.Run();
+    MachineReport report = machine_.emplace(options_).Run();
     if (report.failure.empty()) report.failure = failure_;
     for (auto& [id, model] : models_) {
       if (!report.failure.empty()) break;
       model.checks->Finished(model.execution);
       report.failure = model.checks->failure();
     }
-    if (!report.failure.empty()) log_ = machine.Tail();
     return report;
   }
 
@@ -82,7 +80,7 @@ class History {
       text += fmt::format("{}={} ", step, fmt::join(outcomes, ","));
     return text;
   }
-  const std::string& log() const { return log_; }
+  std::string log() const { return machine_->Tail(); }
 
  private:
   struct Model {
@@ -126,7 +124,7 @@ class History {
   MachineOptions options_;
   std::map<std::int64_t, Model> models_;
   std::string failure_;
-  std::string log_;
+  std::optional<Machine> machine_;
 };
 
 // In a cycle a router that chooses several arcs may make outcomes depend on the order.
@@ -223,12 +221,14 @@ FaultReport CheckFaults(const Plan& plan, const FaultCheck& check) {
   History troubled(plan, *parts, check);
   const MachineReport result = troubled.Run();
   report.failure = result.failure;
-  report.log = troubled.log();
   report.crashes = result.crashes;
   report.events = result.events;
   report.tasks = result.tasks;
   report.faults = result.faults;
-  if (!report.failure.empty()) return report;
+  if (!report.failure.empty()) {
+    report.log = troubled.log();
+    return report;
+  }
   if (check.twice && History(plan, *parts, check).Run().digest != result.digest) {
     report.failure = "I6: the same history gave another log";
     return report;
@@ -245,7 +245,9 @@ FaultReport CheckFaults(const Plan& plan, const FaultCheck& check) {
       const std::string after = troubled.Outcomes(run.execution_id);
       if (before != after) difference = fmt::format("outcomes differ\n  {}\n  {}", after, before);
     }
-    if (!difference.empty()) report.failure = "I38: " + difference;
+    if (difference.empty()) continue;
+    report.failure = "I38: " + difference;
+    report.log = troubled.log();
   }
   return report;
 }

@@ -28,8 +28,10 @@ namespace {
 constexpr std::int64_t kStartUs = 1'767'225'600'000'000;  // 2026-01-01T00:00:00Z
 constexpr std::int64_t kSecondUs = 1'000'000;
 constexpr int kLanes = 2;
-// Ids of the machine, and those that clients choose themselves.
-constexpr std::int64_t kFirstId = 1'000'000'000;
+// The server and its workers make ids at the same moments; a worker's are the larger ones.
+constexpr std::int64_t kServerMachine = 1;
+constexpr std::int64_t kWorkerMachine = 2;
+// Ids that clients choose themselves.
 constexpr std::int64_t kFirstClientId = 500'000'000;
 // Clients ask again after at most this long, and start within this time.
 constexpr std::uint64_t kAskAgainUsMax = 2'000'000;
@@ -121,7 +123,9 @@ struct Machine::Impl {
         random(Mix(options.seed, 2)),
         checks(options.seed),
         disk(&faults, &time.clock(), [this](const store::UnitRows& unit) { Stored(unit); }),
-        outside(time.Add()) {
+        outside(time.Add()),
+        ids(*SnowflakeIds::Create(time.clock(), kServerMachine)),
+        worker_ids(*SnowflakeIds::Create(time.clock(), kWorkerMachine)) {
     slots = static_cast<int>(1u << random.Below(7));
     for (int i = 0; i < options.copies; ++i)
       clients.push_back({.fresh = options.copies == 1 && random.Below(2) == 0});
@@ -180,7 +184,7 @@ struct Machine::Impl {
     made->conductor = std::make_unique<conductor::Conductor>(conductor::ConductorOptions{
         .store = store.get(),
         .clock = &time.clock(),
-        .ids = &ids,
+        .ids = ids.get(),
         .committer = made->committer.get(),
         .lanes = made->lanes,
         .semantics = options.semantics,
@@ -194,8 +198,8 @@ struct Machine::Impl {
     worker::WorkerOptions worker_options{.worker_id = worker_id};
     if (random.Below(3) == 0) worker_options.calls_max["noop"] = 2;
     made->worker =
-        std::make_unique<worker::Worker>(worker_options, made->worker_reactor, &time.clock(), &ids,
-                                         made->tools.get(), made->line.get());
+        std::make_unique<worker::Worker>(worker_options, made->worker_reactor, &time.clock(),
+                                         worker_ids.get(), made->tools.get(), made->line.get());
     made->ear = std::make_unique<Ear>(this, made);
     made->conductor->Attach(made->ear.get());
     return made->conductor->Recover();
@@ -323,7 +327,8 @@ struct Machine::Impl {
     for (const store::EventRow& row : unit.events) {
       const bool late = row.event.meta["reason"].AsString() == "deadline" ||
                         row.event.error.find("deadline") != std::string::npos ||
-                        row.event.error.find("did not end within") != std::string::npos;
+                        row.event.error.find("did not end within") != std::string::npos ||
+                        row.event.error.ends_with("in time");  // a child, a callback
       if (late) timed_out = true;
     }
   }
@@ -355,7 +360,7 @@ struct Machine::Impl {
       const playbook::Loaded loaded = playbook::Load(text);
       if (!loaded.ok()) return Fail("load", loaded.diagnostics.front().message);
       if (main_path.empty()) main_path = loaded.playbook->path;
-      NOETL_TRY(store->Register({.catalog_id = ids.Next(),
+      NOETL_TRY(store->Register({.catalog_id = ids->Next(),
                                  .path = loaded.playbook->path,
                                  .content = text,
                                  .created_at_us = kStartUs}));
@@ -446,7 +451,8 @@ struct Machine::Impl {
   MachineChecks checks;
   Disk disk;
   Reactor* outside;  // clients
-  SequentialIds ids{kFirstId};
+  std::unique_ptr<SnowflakeIds> ids;
+  std::unique_ptr<SnowflakeIds> worker_ids;
   SequentialIds client_ids{kFirstClientId};
   std::unique_ptr<store::Store> store;
   std::unique_ptr<Life> life;
