@@ -233,6 +233,7 @@ PRAGMA wal_checkpoint(TRUNCATE);
 
 struct Options {
   bool quick = false;
+  bool overload_only = false;
   std::string binary;
   std::string directory = "/var/tmp";
   std::string json;
@@ -251,13 +252,18 @@ class Bench {
   Bench& operator=(const Bench&) = delete;
 
   void Run() {
+    const int runs = options_.quick ? 1 : 3;
+    if (options_.overload_only) {
+      for (int run = 0; run < runs; ++run) Overload(Fresh());
+      return;
+    }
     const std::string stored = Fresh();
     // The first start makes the tables.
     {
       const Server server(options_.binary, stored, false);
     }
     StoreRuns(stored, kStoredRuns);
-    for (int run = 0; run < (options_.quick ? 1 : 3); ++run) {
+    for (int run = 0; run < runs; ++run) {
       Floors();
       Requests(Fresh());
       Overload(Fresh());
@@ -525,6 +531,7 @@ int Main(int argc, char** argv) {
       return argv[++i];
     };
     if (flag == "--quick") options.quick = true;
+    else if (flag == "--overload") options.overload_only = true;
     else if (flag == "--binary") options.binary = value();
     else if (flag == "--dir") options.directory = value();
     else if (flag == "--json") options.json = value();

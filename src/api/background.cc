@@ -28,14 +28,38 @@ bool Background::Post(Task& task) {
   return true;
 }
 
+void Background::Later(std::chrono::milliseconds delay, Task task) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_ || later_) return;
+    later_ = std::move(task);
+    later_at_ = std::chrono::steady_clock::now() + delay;
+    if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
+  }
+  changed_.notify_one();
+}
+
+Background::Task Background::Next(std::unique_lock<std::mutex>& lock) {
+  while (!stopping_) {
+    if (later_ && std::chrono::steady_clock::now() >= later_at_)
+      return std::exchange(later_, nullptr);
+    if (!tasks_.empty()) {
+      Task task = std::move(tasks_.front());
+      tasks_.pop_front();
+      return task;
+    }
+    if (later_) changed_.wait_until(lock, later_at_);
+    else changed_.wait(lock);
+  }
+  return nullptr;
+}
+
 void Background::Run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
-    if (stopping_) return;
     {
-      Task task = std::move(tasks_.front());
-      tasks_.pop_front();
+      Task task = Next(lock);
+      if (!task) return;
       running_ = true;
       lock.unlock();
       task();

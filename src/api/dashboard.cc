@@ -151,6 +151,8 @@ void RefreshGauges(Services& services) {
   if (const auto count = services.store->CountOutbox(services.clock->NowMicros(), lease_us)) {
     metrics.outbox_pending.Set(static_cast<double>(*count));
   }
+  RefreshStoreGauges(services);
+  metrics.stats.Read(services);
   if (services.conductor == nullptr) return;
   double waiting = 0;
   for (const auto& [pool, count] : services.conductor->WaitingByPool()) {

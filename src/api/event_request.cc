@@ -261,6 +261,7 @@ void PostEvents(conductor::Conductor& conductor, std::vector<EventRequest> reque
                                  .events = {}},
                         .places = {}});
     }
+    gathering->events[i].type = request.posted.event.type;
     Group& group = groups[at->second];
     group.call.events.push_back(std::move(request.posted));
     group.places.push_back(i);
@@ -279,7 +280,10 @@ void PostEvents(conductor::Conductor& conductor, std::vector<EventRequest> reque
           outcome.code = "not_found";
           outcome.message = "the run is not known";
         } else {
-          outcome = {answer->events[i].event_id, answer->events[i].code, answer->events[i].message};
+          conductor::Posted& posted = answer->events[i];
+          outcome.event_id = posted.event_id;
+          outcome.code = std::move(posted.code);
+          outcome.message = std::move(posted.message);
         }
       }
       if (answer) gathering->commands_issued += answer->commands_issued;

@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "conductor/conductor.h"
 #include "conductor/worker_calls.h"
+#include "engine/events.h"
 
 namespace noetl::api {
 
@@ -57,6 +58,7 @@ struct EventOutcome {
   std::int64_t event_id = 0;
   std::string code;
   std::string message;
+  engine::EventType type = engine::EventType::kOther;
 };
 // {event_id, status, code?, error?}.
 Json OutcomeBody(const EventOutcome& outcome);

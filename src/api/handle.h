@@ -36,6 +36,17 @@ void Handled(CallPtr call) {
   if (const Status status = kInner(call); !status) call->Refuse(status.error());
 }
 
+// Counts a request that changes what is stored, and how long it took.
+template <WriteEndpoint kEndpoint, Result<Json> (*F)(Call&)>
+Result<Json> Written(Call& call) {
+  Services& services = call.services();
+  const std::int64_t began_us = services.clock->MonotonicMicros();
+  Result<Json> answer = F(call);
+  MetricsOf(services).writes.Count(kEndpoint, answer.has_value(),
+                                   services.clock->MonotonicMicros() - began_us);
+  return answer;
+}
+
 // Whether shown values hide credentials: always, unless a worker or an administrator asks for
 // "redact=false". "forbidden" for everybody else who asks.
 inline Result<bool> WantsRedaction(const Call& call) {

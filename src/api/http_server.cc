@@ -3,6 +3,7 @@
 
 #include <openssl/ssl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -34,6 +35,11 @@ constexpr std::size_t kRefusingMax = 64;
 constexpr std::chrono::milliseconds kAcceptRetry{100};
 // What the system keeps of connections until they are accepted.
 constexpr int kBacklog = 4'096;
+// Descriptors that are left for databases, files and the processes of tools.
+constexpr std::size_t kOtherFiles = 512;
+// By how much our threads are nicer than the others of the process: when there is too much to do,
+// what was taken in is finished before more is.
+constexpr int kNiceness = 3;
 
 // --- Core
 
@@ -195,6 +201,17 @@ std::vector<asio::ip::address> Resolve(std::string_view host, asio::io_context* 
   return addresses;
 }
 
+// How many connections the process has descriptors for. It takes all that the system grants it: the
+// usual soft limit, 1,024, is for programs that use select().
+std::size_t ConnectionsPossible() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kOtherFiles;
+  const rlimit raised{limit.rlim_max, limit.rlim_max};
+  if (limit.rlim_cur < limit.rlim_max && setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  const auto files = static_cast<std::size_t>(limit.rlim_cur);
+  return files > 2 * kOtherFiles ? files - kOtherFiles : std::max<std::size_t>(files / 2, 1);
+}
+
 error_code Bind(Acceptor* acceptor, const asio::ip::tcp::endpoint& endpoint) {
   error_code error;
   acceptor->open(endpoint.protocol(), error);
@@ -276,6 +293,8 @@ void Server::Serve() {
   for (int i = 0; i < std::max(core_->options.threads, 1); ++i) {
     threads_.emplace_back([io = &core_->io] {
       pthread_setname_np(pthread_self(), "http");
+      // On Linux this is about the calling thread alone.
+      setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
       io->run();
     });
   }
@@ -362,6 +381,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(HttpServerOptions options,
     return Fail("listen", fmt::format("{} is not a port: give 0 to 65535", options.port));
   }
   options.threads = std::max(options.threads, 1);
+  options.connections_max = std::min(options.connections_max, inside::ConnectionsPossible());
   NOETL_ASSIGN(auto tls, inside::LoadTls(options));
   auto core = std::make_shared<inside::Core>(std::move(options), handler);
   core->tls = std::move(tls);

@@ -20,7 +20,7 @@ struct HttpServerOptions {
   std::string host = "127.0.0.1";
   int port = 0;  // 0: any free one
   int threads = 1;
-  std::size_t connections_max = 20'000;
+  std::size_t connections_max = 20'000;  // or as many as the process has descriptors for
   std::size_t header_bytes_max = 16u << 10;
   std::int64_t header_timeout_ms = 10'000;  // from the first byte to the end of the header
   std::int64_t body_timeout_ms = 60'000;    // without a byte

@@ -25,6 +25,17 @@ Words EventTypeNames() {
   return names;
 }
 
+template <std::size_t kCount>
+Words WordsOf(const std::array<std::string_view, kCount>& words) {
+  return {words.begin(), words.end()};
+}
+
+Words ReadSites() {
+  Words sites = WordsOf(kReadSiteNames);
+  sites.emplace_back("execute");
+  return sites;
+}
+
 const Words kPhases = {"catalog_id",   "claim_check", "normalize",
                        "emit",         "emit_mirror", "emit_should_publish",
                        "emit_publish", "emit_insert", "trigger"};
@@ -40,17 +51,17 @@ const Words kSealed = {"ok",        "ok_via_broker",       "no_pubkey",        "
                        "not_found", "residency_violation", "credential_error", "seal_error"};
 const Words kRefreshes = {"triggered", "stampede_collapsed", "succeeded", "failed",
                           "decision_failed"};
-const Words kSecretReads = {"get_credential", "get_sealed", "resolve_keychain"};
-const Words kSecretOutcomes = {"ok", "credential_not_found", "no_pubkey", "provider_fetch_error",
-                               "template_error"};
 const Words kVerified = {"success",   "bad_signature",    "bad_claims", "unknown_kid",
                          "malformed", "jwks_unavailable", "no_domain"};
 const Words kDeletes = {
     "deleted", "no_match", "archived", "already_archived", "archive_unavailable", "restored"};
 const Words kSweeps = {"candidate", "terminated", "skipped_live", "capped", "error"};
+const Words kPurgedTables = {"command",     "runtime",      "event_partition", "keychain",
+                             "request_key", "result_store", "outbox"};
 const Words kClaims = {"claimed",    "repeated",  "active_claim", "already_terminal",
                        "superseded", "cancelled", "not_found",    "error"};
-const Words kCallbacks = {"succeeded", "failed", "running", "unknown"};
+const Words kCallbacks = {"succeeded",  "failed",           "failed_image_pull",
+                          "failed_oom", "failed_node_lost", "failed_timeout"};
 const Words kAffinities = {"owned_local",      "forwarded_ok",       "forwarded_terminus",
                            "forward_http_err", "forward_decode_err", "forward_unavailable"};
 
@@ -117,6 +128,10 @@ void CounterTable::Add(std::initializer_list<std::string_view> values, double am
   table_.Get(values).Add(amount);
 }
 
+CounterMetric CounterTable::At(std::initializer_list<std::string_view> values) {
+  return table_.Get(values);
+}
+
 double CounterTable::value(std::initializer_list<std::string_view> values) {
   return table_.Get(values).value();
 }
@@ -129,6 +144,10 @@ HistogramTable::HistogramTable(Metrics& metrics, std::string name, std::string h
 
 void HistogramTable::Observe(double value, std::initializer_list<std::string_view> values) {
   table_.Get(values).Observe(value);
+}
+
+HistogramMetric HistogramTable::At(std::initializer_list<std::string_view> values) {
+  return table_.Get(values);
 }
 
 ServerMetrics::ServerMetrics(Metrics& m, const std::string& version)
@@ -144,7 +163,8 @@ ServerMetrics::ServerMetrics(Metrics& m, const std::string& version)
       events_materialized(m, "noetl_events_materialized_total",
                           "Events written for a materializer."),
       event_hotpath_reads(m, "noetl_event_hotpath_reads_total",
-                          "Reads of the event log on hot paths.", {{"site", {}}, {"outcome", {}}}),
+                          "Reads of the event log on hot paths.",
+                          {{"site", ReadSites()}, {"outcome", WordsOf(kReadOutcomeNames)}}),
       write_requests(m, "noetl_write_requests_total", "Requests that change what is stored.",
                      {{"endpoint", kWriteEndpoints}, {"status", kOkError}}),
       write_seconds(m, "noetl_write_request_duration_seconds",
@@ -183,14 +203,18 @@ ServerMetrics::ServerMetrics(Metrics& m, const std::string& version)
       credentials_sealed(m, "noetl_credentials_sealed_total", "Credentials sealed to a worker.",
                          {{"status", kSealed}}),
       secret_resolve(m, "noetl_secret_resolve_total", "Secrets fetched from providers.",
-                     {{"provider", {}}, {"region", {}}, {"status", kOkError}}),
-      secret_resolve_seconds(m, "noetl_secret_resolve_duration_seconds", "Time to fetch a secret.",
-                             {{"provider", {}}, {"region", {}}}),
+                     {{"provider", WordsOf(vault::kProviders)},
+                      {"region", {std::string(kRegion)}},
+                      {"status", kOkError}}),
+      secret_resolve_seconds(
+          m, "noetl_secret_resolve_duration_seconds", "Time to fetch a secret.",
+          {{"provider", WordsOf(vault::kProviders)}, {"region", {std::string(kRegion)}}}),
       secret_refresh(m, "noetl_secret_refresh_total", "Renewals of cached secrets.",
                      {{"outcome", kRefreshes}}),
-      secret_audit_writes(
-          m, "noetl_secret_audit_writes_total", "Rows of the audit of secrets.",
-          {{"operation", kSecretReads}, {"outcome", kSecretOutcomes}, {"status", kOkError}}),
+      secret_audit_writes(m, "noetl_secret_audit_writes_total", "Rows of the audit of secrets.",
+                          {{"operation", WordsOf(vault::kAuditOperations)},
+                           {"outcome", WordsOf(vault::kAuditOutcomes)},
+                           {"status", kOkError}}),
       wallet_rotate(
           m, "noetl_wallet_rotate_total", "Data keys wrapped anew.",
           {{"table", {"credential", "keychain"}}, {"status", {"rewrapped", "skipped", "failed"}}}),
@@ -204,11 +228,11 @@ ServerMetrics::ServerMetrics(Metrics& m, const std::string& version)
       catalog_delete(m, "noetl_catalog_delete_total", "Removals from the catalog.",
                      {{"outcome", kDeletes}}),
       cleanup_rows_purged(m, "noetl_cleanup_rows_purged_total", "Rows removed by cleaning.",
-                          {{"table", {"command", "runtime", "event_partition"}}}),
-      orphan_sweep(m, "noetl_orphan_sweep_total", "Runs looked at because their worker is gone.",
+                          {{"table", kPurgedTables}}),
+      orphan_sweep(m, "noetl_orphan_sweep_total", "Leases that were over, by what became of them.",
                    {{"outcome", kSweeps}}),
       nonconvergence_sweep(m, "noetl_nonconvergence_sweep_total",
-                           "Runs looked at because they do not end.", {{"outcome", kSweeps}}),
+                           "Time limits of runs that were due.", {{"outcome", kSweeps}}),
       container_callback(m, "noetl_container_callback_total", "Callbacks of containers.",
                          {{"state", kCallbacks}}),
       container_callback_stale(m, "noetl_container_callback_stale_total",
@@ -240,13 +264,34 @@ ServerMetrics::ServerMetrics(Metrics& m, const std::string& version)
           m.Gauge("noetl_outbox_oldest_age_seconds", "Age of the oldest event in the outbox.")),
       db_pool_in_use(m.Gauge("noetl_db_pool_in_use", "Connections to the database in use.")),
       db_pool_idle(m.Gauge("noetl_db_pool_idle", "Connections to the database that are idle.")),
-      db_pool_waiting(m.Gauge("noetl_db_pool_waiting", "Requests that wait for a connection.")) {
+      db_pool_waiting(m.Gauge("noetl_db_pool_waiting", "Requests that wait for a connection.")),
+      ingest(events_ingested),
+      writes(write_requests, write_seconds),
+      starts(execute_outcomes, execute_batch_size, event_hotpath_reads),
+      claim_outcomes(claims),
+      stats(*this) {
   m.Gauge("noetl_server_build_info", "Running version, always 1.", {{"version", version}}).Set(1);
 }
 
 ServerMetrics& MetricsOf(Services& services) {
   NOETL_CHECK(services.parts != nullptr, "metrics are there when the router is");
   return services.parts->metrics;
+}
+
+void RefreshStoreGauges(Services& services) {
+  const Result<store::StoreGauges> gauges = services.store->Measure();
+  if (!gauges) return;
+  const std::int64_t now_us = services.clock->NowMicros();
+  const auto age = [&](std::int64_t since_us) {
+    constexpr double kMicros = 1e6;
+    return since_us == 0 ? 0.0 : std::max(0.0, static_cast<double>(now_us - since_us) / kMicros);
+  };
+  ServerMetrics& metrics = MetricsOf(services);
+  metrics.command_queue_age_seconds.Set(age(gauges->oldest_pending_us));
+  metrics.outbox_oldest_age_seconds.Set(age(gauges->oldest_outbox_us));
+  metrics.db_pool_in_use.Set(static_cast<double>(gauges->connections_in_use));
+  metrics.db_pool_idle.Set(static_cast<double>(gauges->connections_idle));
+  metrics.db_pool_waiting.Set(static_cast<double>(gauges->writers_waiting));
 }
 
 }  // namespace noetl::api

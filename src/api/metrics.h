@@ -9,12 +9,15 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "api/metric_handles.h"
 #include "api/services.h"
+#include "api/stats_reader.h"
 #include "base/metrics.h"
 
 namespace noetl::api {
@@ -54,6 +57,8 @@ class CounterTable {
   CounterTable(Metrics& metrics, std::string name, std::string help,
                std::vector<MetricLabel> labels = {});
   void Add(std::initializer_list<std::string_view> values = {}, double amount = 1);
+  // The series itself, for those who count often.
+  CounterMetric At(std::initializer_list<std::string_view> values);
   double value(std::initializer_list<std::string_view> values = {});
 
  private:
@@ -65,6 +70,7 @@ class HistogramTable {
   HistogramTable(Metrics& metrics, std::string name, std::string help,
                  std::vector<MetricLabel> labels = {}, std::vector<double> buckets = {});
   void Observe(double value, std::initializer_list<std::string_view> values = {});
+  HistogramMetric At(std::initializer_list<std::string_view> values);
 
  private:
   MetricTable<HistogramMetric> table_;
@@ -133,9 +139,21 @@ struct ServerMetrics {
   GaugeMetric db_pool_in_use;
   GaugeMetric db_pool_idle;
   GaugeMetric db_pool_waiting;
+
+  // Handles into the families above, for routes that count often.
+  IngestMetrics ingest;
+  WriteMetrics writes;
+  StartMetrics starts;
+  ClaimMetrics claim_outcomes;
+  // Brings in what others have counted.
+  StatsReader stats;
 };
 
 // The metrics of a server that has a router.
 ServerMetrics& MetricsOf(Services& services);
+
+// Asks the store how old what waits is and how busy its connections are. What cannot be read keeps
+// its last value.
+void RefreshStoreGauges(Services& services);
 
 }  // namespace noetl::api

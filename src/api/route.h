@@ -76,6 +76,8 @@ struct Route {
   int success = 200;
   // Answers come late on purpose (long polls, streams): never logged as slow.
   bool waits = false;
+  // Starts runs: refused before its body is read while the conductor refuses starts.
+  bool starts = false;
 };
 
 // A request on its way through one route.
@@ -188,6 +190,8 @@ std::span<const Route> ExecutionRoutes();   // routes_executions.cc: list, detai
 std::span<const Route> StreamRoutes();      // routes_streams.cc: server-sent events, logs
 std::span<const Route> VariableRoutes();    // routes_variables.cc
 std::span<const Route> ResultRoutes();      // routes_results.cc: results, objects
+std::span<const Route> ReplayRoutes();      // routes_replay.cc: states as of a point of the log
+std::span<const Route> SubscriptionRoutes();  // routes_subscriptions.cc: their life, ingress
 std::span<const Route>
 InternalRoutes();  // routes_internal.cc: outbox, projection, cleanup, callback
 

@@ -1,6 +1,7 @@
 #include "api/router.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "api/access.h"
+#include "api/housekeeping.h"
 #include "api/openapi.h"
 #include "api/route_table.h"
 #include "api/router_parts.h"
@@ -196,10 +198,20 @@ struct Router::Impl {
   Response Unknown(const Request& request, const std::vector<std::string_view>& methods) const;
   Response Preflight(const Request& request, const std::vector<std::string_view>& methods) const;
 
+  // What has expired is removed some time after requests, so that nothing happens without any.
+  void SweepLater() {
+    if (sweep_waits.load(std::memory_order_relaxed) || sweep_waits.exchange(true)) return;
+    parts.background.Later(kSweepPeriod, [this] {
+      sweep_waits.store(false, std::memory_order_relaxed);
+      SweepQuietly(*services);
+    });
+  }
+
   RouterParts parts;
   Services* services;
   std::shared_ptr<Recorder> recorder;
   RouteTable table;
+  std::atomic<bool> sweep_waits = false;
 };
 
 Response Router::Impl::Unknown(const Request& request,
@@ -265,6 +277,13 @@ Router::Impl::Decision Router::Impl::Decide(const Request& request) const {
     return decision;
   }
   decision.scope = *scope;
+  if (route.starts) {
+    if (const std::optional<Error> busy = services->conductor->RefusesStarts()) {
+      MetricsOf(*services).starts.Count(StartEntry::kSingle, StartOutcome::kError);
+      decision.refusal = Refusal(*busy, request);
+      return decision;
+    }
+  }
   const bool json = route.body == BodyKind::kJson || route.body == BodyKind::kOptional;
   if (json && HasBody(request) && !IsJsonType(request.headers.Find("Content-Type"))) {
     decision.refusal =
@@ -308,6 +327,7 @@ HttpHandler::Admission Router::Admit(const Request& head) {
 
 void Router::Handle(std::shared_ptr<Exchange> exchange) {
   const Request& request = exchange->request();
+  impl_->SweepLater();
   Impl::Decision decision = impl_->Decide(request);
   const Route* route = decision.route;
   auto recorded = std::make_shared<RecordedExchange>(exchange, impl_->recorder, route,

@@ -12,6 +12,7 @@ Router::Router(RouterOptions options, Services* services)
              std::initializer_list<std::span<const Route>>{
                  SystemRoutes(), AuthRoutes(), CatalogRoutes(), ExecuteRoutes(), ExecutionRoutes(),
                  StreamRoutes(), EventRoutes(), CommandRoutes(), WorkerRoutes(), VariableRoutes(),
-                 ResultRoutes(), CredentialRoutes(), InternalRoutes()}) {}
+                 ResultRoutes(), ReplayRoutes(), SubscriptionRoutes(), CredentialRoutes(),
+                 InternalRoutes()}) {}
 
 }  // namespace noetl::api

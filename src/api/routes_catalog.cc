@@ -9,6 +9,7 @@
 #include "api/catalog_document.h"
 #include "api/handle.h"
 #include "api/route.h"
+#include "api/subscription_spec.h"
 #include "api/ui_schema.h"
 #include "base/text.h"
 #include "store/store.h"
@@ -26,35 +27,41 @@ using Removed = std::vector<store::CatalogEntry>;
 
 // ---- register
 
-// Stores the document and answers; refuses one with errors.
-void Register(Call& call, std::string_view content, std::string_view resource_type, bool check,
+bool Refused(Call& call, const Error& error) {
+  call.Refuse(error);
+  return false;
+}
+
+// Stores the document and answers; refuses one with errors. Whether it was stored.
+bool Register(Call& call, std::string_view content, std::string_view resource_type, bool check,
               std::string_view path_wanted) {
   Document document = ReadDocument(content, resource_type, check);
   const Json errors = document.Errors();
   if (!document.ok()) {
     const Json& first = errors.At(0);
-    return call.Refuse(
-        422, "invalid",
-        fmt::format("the document was refused: {} {} (line {}); {} problem{} in all",
-                    first["code"].AsString(), first["message"].AsString(), first["line"].AsInt(),
-                    errors.size(), errors.size() == 1 ? "" : "s"),
-        errors);
+    call.Refuse(422, "invalid",
+                fmt::format("the document was refused: {} {} (line {}); {} problem{} in all",
+                            first["code"].AsString(), first["message"].AsString(),
+                            first["line"].AsInt(), errors.size(), errors.size() == 1 ? "" : "s"),
+                errors);
+    return false;
   }
   if (!path_wanted.empty() && document.path != path_wanted) {
-    return call.Refuse(
-        422, "invalid",
-        fmt::format("the document names the path '{}', not '{}'", document.path, path_wanted));
+    return Refused(call, {"invalid", fmt::format("the document names the path '{}', not '{}'",
+                                                 document.path, path_wanted)});
   }
   const Services& services = call.services();
   const std::int64_t new_id = services.ids->Next();
   const Json warnings = document.Warnings();
+  std::string listener = document.kind == "subscription" ? ListenerOf(document.text) : "";
   Result<store::CatalogEntry> stored =
       services.store->Register({.catalog_id = new_id,
                                 .path = std::move(document.path),
                                 .kind = std::move(document.kind),
                                 .content = std::move(document.text),
-                                .created_at_us = services.clock->NowMicros()});
-  if (!stored) return call.Refuse(stored.error());
+                                .created_at_us = services.clock->NowMicros(),
+                                .listener = std::move(listener)});
+  if (!stored) return Refused(call, stored.error());
   const bool is_new = stored->catalog_id == new_id;
   JsonObjectBuilder answer;
   answer.Add("status", is_new ? "success" : "unchanged")
@@ -68,16 +75,27 @@ void Register(Call& call, std::string_view content, std::string_view resource_ty
       .Add("kind", stored->kind);
   if (!warnings.empty()) answer.Add("warnings", warnings);
   call.Answer(answer.Build());
+  return true;
 }
 
-void RegisterDocument(CallPtr call) {
-  const Result<std::string> content = TextMember(call->body(), "content");
-  if (!content) return call->Refuse(content.error());
-  const Result<std::string> type = OptionalText(call->body(), "resource_type", "Playbook");
-  if (!type) return call->Refuse(type.error());
-  const Result<bool> check = call->QueryBool("validate", true);
-  if (!check) return call->Refuse(check.error());
-  Register(*call, *content, *type, *check, "");
+// A handler from a function that answers and tells whether a document was stored.
+template <bool (*kInner)(Call&)>
+void CountedRegister(CallPtr call) {
+  Services& services = call->services();
+  const std::int64_t began_us = services.clock->MonotonicMicros();
+  const bool stored = kInner(*call);
+  MetricsOf(services).writes.Count(WriteEndpoint::kCatalogRegister, stored,
+                                   services.clock->MonotonicMicros() - began_us);
+}
+
+bool RegisterDocument(Call& call) {
+  const Result<std::string> content = TextMember(call.body(), "content");
+  if (!content) return Refused(call, content.error());
+  const Result<std::string> type = OptionalText(call.body(), "resource_type", "Playbook");
+  if (!type) return Refused(call, type.error());
+  const Result<bool> check = call.QueryBool("validate", true);
+  if (!check) return Refused(call, check.error());
+  return Register(call, *content, *type, *check, "");
 }
 
 void ValidateDocument(CallPtr call) {
@@ -268,12 +286,12 @@ Result<Json> ReadContent(Call& call) {
                        {"kind", entry.kind}});
 }
 
-void WriteContent(CallPtr call) {
-  const Result<store::CatalogEntry> entry = FindPlaybook(*call);
-  if (!entry) return call->Refuse(entry.error());
-  const Result<std::string> content = TextMember(call->body(), "content");
-  if (!content) return call->Refuse(content.error());
-  Register(*call, *content, entry->kind, true, entry->path);
+bool WriteContent(Call& call) {
+  const Result<store::CatalogEntry> entry = FindPlaybook(call);
+  if (!entry) return Refused(call, entry.error());
+  const Result<std::string> content = TextMember(call.body(), "content");
+  if (!content) return Refused(call, content.error());
+  return Register(call, *content, entry->kind, true, entry->path);
 }
 
 // ---- removing
@@ -307,15 +325,30 @@ Json AnswerRemoval(const Selection& selection, const Removed& entries, std::stri
        {"mode", mode}});
 }
 
+// Whether a removal found nothing because what it means is archived already.
+bool IsArchived(const store::Store& store, const Selection& selection) {
+  const auto entries = store.ListCatalog({.path = selection.path,
+                                          .include_archived = true,
+                                          .include_content = false,
+                                          .limit = kListMax});
+  return entries && std::ranges::any_of(*entries, [&](const store::CatalogEntry& entry) {
+           return selection.version == 0 || entry.version == selection.version;
+         });
+}
+
 Result<Json> DeleteEntries(Call& call) {
   NOETL_ASSIGN(const Selection selection, ReadSelection(call.body()));
-  const Services& services = call.services();
+  Services& services = call.services();
   NOETL_ASSIGN(const store::CatalogRemoval removal,
                services.store->RemoveEntries(selection.path, selection.version,
                                              services.clock->NowMicros()));
   const std::string_view mode = removal.entries.empty() ? "none"
                                 : removal.archived      ? "archived"
                                                         : "deleted";
+  const std::string_view outcome = !removal.entries.empty()                 ? mode
+                                   : IsArchived(*services.store, selection) ? "already_archived"
+                                                                            : "no_match";
+  MetricsOf(services).catalog_delete.Add({outcome});
   return AnswerRemoval(selection, removal.entries, mode);
 }
 
@@ -323,6 +356,7 @@ Result<Json> RestoreEntries(Call& call) {
   NOETL_ASSIGN(const Selection selection, ReadSelection(call.body()));
   NOETL_ASSIGN(const Removed entries,
                call.services().store->RestoreEntries(selection.path, selection.version));
+  MetricsOf(call.services()).catalog_delete.Add({entries.empty() ? "no_match" : "restored"});
   return AnswerRemoval(selection, entries, entries.empty() ? "none" : "restored");
 }
 
@@ -358,7 +392,7 @@ constexpr Route kRoutes[] = {
      .scope = Scope::kOperator,
      .body = BodyKind::kJson,
      .body_max = kBodyDocument,
-     .handle = RegisterDocument,
+     .handle = CountedRegister<RegisterDocument>,
      .query = kRegisterQuery,
      .request = R"({"content":"apiVersion: noetl.io/v2\nkind: Playbook\n...",)"
                 R"("resource_type":"Playbook"})",
@@ -433,7 +467,7 @@ constexpr Route kRoutes[] = {
      .scope = Scope::kOperator,
      .body = BodyKind::kJson,
      .body_max = kBodyDocument,
-     .handle = WriteContent,
+     .handle = CountedRegister<WriteContent>,
      .query = kContentQuery,
      .request = R"({"content":"apiVersion: noetl.io/v2\nkind: Playbook\n..."})",
      .response = kRegistered},
@@ -444,7 +478,7 @@ constexpr Route kRoutes[] = {
      .scope = Scope::kInternal,
      .body = BodyKind::kJson,
      .body_max = kBodyDefault,
-     .handle = Now<DeleteEntries>,
+     .handle = Now<Written<WriteEndpoint::kCatalogDelete, DeleteEntries>>,
      .request = R"({"path":"demo/hello","version":2})",
      .response = kRemoved},
     {.method = "POST",

@@ -12,6 +12,7 @@
 #include "api/event_request.h"
 #include "api/execution_json.h"
 #include "api/handle.h"
+#include "api/ingest.h"
 #include "api/route.h"
 #include "engine/events.h"
 
@@ -69,6 +70,9 @@ Status ClaimCommand(const CallPtr& call) {
   const std::int64_t event_id = claim.event_id;
   call->services().conductor->Claim(
       std::move(claim), [call, event_id](Result<conductor::Claimed> claimed) {
+        ClaimMetrics& metrics = MetricsOf(call->services()).claim_outcomes;
+        if (claimed) metrics.Count(*claimed);
+        else metrics.Count(claimed.error());
         if (claimed) return call->Answer(ClaimBody(*claimed, Loader(call->services())));
         const Error& error = claimed.error();
         call->Refuse(error,
@@ -144,31 +148,49 @@ struct LeaseAnswer {
 };
 
 void AnswerLease(const CallPtr& call, LeaseAnswer answer, std::vector<conductor::Claimed> claimed) {
-  const Services& services = call->services();
+  Services& services = call->services();
+  ClaimMetrics& metrics = MetricsOf(services).claim_outcomes;
   std::vector<Json> commands;
-  for (const conductor::Claimed& command : claimed)
+  for (const conductor::Claimed& command : claimed) {
+    metrics.Count(command);
     commands.push_back(ClaimBody(command, Loader(services)));
+  }
   call->Answer(Json::Object({{"events", Json::Array(std::move(answer.events))},
                              {"commands", Json::Array(std::move(commands))},
                              {"cancel", IdList(answer.renewed.cancel)},
                              {"lost", IdList(answer.renewed.lost)}}));
 }
 
+struct LeaseRequest {
+  conductor::LeaseCall lease;
+  std::vector<EventRequest> events;
+  std::vector<conductor::Holding> holdings;
+};
+
+Result<LeaseRequest> ReadLeaseRequest(const Call& call) {
+  LeaseRequest request;
+  NOETL_ASSIGN(request.lease, ReadLease(call.body()));
+  const EventDefaults defaults = {.worker_id = request.lease.worker_id,
+                                  .now_us = call.services().clock->NowMicros()};
+  NOETL_ASSIGN(request.events, ReadEventRequests(call.body()["events"], defaults));
+  NOETL_ASSIGN(request.holdings, ReadHoldings(call.body()["commands"]));
+  return request;
+}
+
 Status LeaseCommands(const CallPtr& call) {
-  NOETL_ASSIGN(conductor::LeaseCall lease, ReadLease(call->body()));
-  const EventDefaults defaults = {.worker_id = lease.worker_id,
-                                  .now_us = call->services().clock->NowMicros()};
-  NOETL_ASSIGN(std::vector<EventRequest> events,
-               ReadEventRequests(call->body()["events"], defaults));
-  NOETL_ASSIGN(const std::vector<conductor::Holding> holdings,
-               ReadHoldings(call->body()["commands"]));
+  Ingest ingest(call->services());
+  Result<LeaseRequest> request = ReadLeaseRequest(*call);
+  if (!request) return ingest.Refuse(call->body()["events"].items(), request.error());
+  auto& [lease, events, holdings] = *request;
+  ingest.Read(events.size());
   if (!events.empty()) lease.wait_ms = std::min(lease.wait_ms, conductor::kLeaseWaitMsWithEvents);
   auto answer = std::make_shared<LeaseAnswer>();
   if (!holdings.empty())
     answer->renewed = call->services().conductor->Renew(lease.worker_id, holdings);
 
   PostEvents(*call->services().conductor, std::move(events),
-             [call, answer, lease = std::move(lease)](PostOutcome outcome) mutable {
+             [call, ingest, answer, lease = std::move(lease)](PostOutcome outcome) mutable {
+               ingest.End(outcome);
                for (const EventOutcome& event : outcome.events)
                  answer->events.push_back(OutcomeBody(event));
                if (lease.max == 0) return AnswerLease(call, std::move(*answer), {});
@@ -300,7 +322,8 @@ constexpr Route kRoutes[] = {
                 R"("wait_ms":30000,"request_id":"3f1d","events":[]})",
      .response = R"({"events":[],"commands":[{"status":"ok","event_id":325481002400000000,)"
                  R"("execution_id":325481002387804160,"node_name":"start","action":"python",)"
-                 R"("claim_token":1,"lease_seconds":30}],"cancel":[],"lost":[]})"},
+                 R"("claim_token":1,"lease_seconds":30}],"cancel":[],"lost":[]})",
+     .waits = true},
     {.method = "POST",
      .path = "/api/executions/{execution_id}/logs",
      .family = "commands",

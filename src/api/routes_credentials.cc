@@ -138,6 +138,11 @@ Json KeychainCredential(std::string_view alias, const Json& secret, std::int64_t
                        {"updated_at", TimeOrNull(now_us)}});
 }
 
+// Whether a secret that is not stored is to be looked for among those of the run.
+bool MayBeInKeychain(const Services& services, const Error& error, const vault::Reader& reader) {
+  return error.code == "not_found" && reader.execution_id != 0 && services.secrets != nullptr;
+}
+
 void GetCredential(CallPtr call) {
   const std::string alias(call->Path("identifier"));
   const Result<bool> with_data = call->QueryBool("include_data", false);
@@ -153,9 +158,8 @@ void GetCredential(CallPtr call) {
   const Services& services = call->services();
   const Result<vault::Credential> found = services.vault->Find(alias, *with_data, *reader);
   if (found) return call->Answer(found->ToJson());
-  const bool in_keychain = found.error().code == "not_found" && *with_data &&
-                           reader->execution_id != 0 && services.secrets != nullptr;
-  if (!in_keychain) return Refuse(*call, found.error());
+  if (!*with_data || !MayBeInKeychain(services, found.error(), *reader))
+    return Refuse(*call, found.error());
   services.secrets->FindSecret(alias, reader->execution_id, [call, alias](Result<Json> secret) {
     if (!secret) return Refuse(*call, secret.error());
     call->Answer(KeychainCredential(alias, *secret, call->services().clock->NowMicros()));
@@ -167,16 +171,59 @@ Result<Json> DeleteCredential(Call& call) {
   return Json::Object({{"message", "deleted"}, {"id", IdText(id)}});
 }
 
-Result<Json> SealCredential(Call& call) {
-  ForbidCaching(call);
-  NOETL_ASSIGN(const vault::Reader reader, ReaderOf(call));
-  if (reader.worker_id.empty()) return Fail("bad_request", "`worker_id` is missing");
-  const Services& services = call.services();
-  NOETL_ASSIGN(const auto row, services.conductor->fleet().Find(kWorkerPool, reader.worker_id));
-  // Without a key the vault refuses, and says so in the audit.
-  std::string key;
-  if (row) key = ParseJson(row->runtime).value_or(Json())["worker_public_key"].ToString();
-  return services.vault->Seal(call.Path("identifier"), key, reader);
+// The word of the metrics for an attempt to seal.
+std::string_view SealOutcome(bool worker_known, const Result<Json>& sealed) {
+  if (sealed) return "ok";
+  if (sealed.error().code == "no_pubkey") return worker_known ? "no_pubkey" : "worker_not_found";
+  return sealed.error().code == "not_found" ? "not_found" : "credential_error";
+}
+
+// What is sealed, and to whom.
+struct SealRequest {
+  std::string alias;
+  std::string public_key;  // without one the vault refuses, and says so in the audit
+  bool worker_known = false;
+  vault::Reader reader;
+};
+
+Result<SealRequest> SealRequestOf(const Call& call) {
+  SealRequest request{.alias = std::string(call.Path("identifier"))};
+  NOETL_ASSIGN(request.reader, ReaderOf(call));
+  const std::string& worker = request.reader.worker_id;
+  if (worker.empty()) return Fail("bad_request", "`worker_id` is missing");
+  NOETL_ASSIGN(const auto row, call.services().conductor->fleet().Find(kWorkerPool, worker));
+  request.worker_known = row.has_value();
+  if (row) {
+    request.public_key = ParseJson(row->runtime).value_or(Json())["worker_public_key"].ToString();
+  }
+  return request;
+}
+
+void AnswerSealed(Call& call, const SealRequest& request, Result<Json> sealed) {
+  MetricsOf(call.services()).credentials_sealed.Add({SealOutcome(request.worker_known, sealed)});
+  if (!sealed) return Refuse(call, sealed.error());
+  call.Answer(*std::move(sealed));
+}
+
+void SealCredential(CallPtr call) {
+  ForbidCaching(*call);
+  const Result<SealRequest> request = SealRequestOf(*call);
+  if (!request) return Refuse(*call, request.error());
+  const Services& services = call->services();
+  Result<Json> stored = services.vault->Seal(request->alias, request->public_key, request->reader);
+  if (stored || !MayBeInKeychain(services, stored.error(), request->reader))
+    return AnswerSealed(*call, *request, std::move(stored));
+  services.secrets->FindSecret(
+      request->alias, request->reader.execution_id,
+      [call, request = *request](Result<Json> secret) {
+        if (!secret) return AnswerSealed(*call, request, std::move(secret));
+        const Services& services = call->services();
+        const Json credential =
+            KeychainCredential(request.alias, *secret, services.clock->NowMicros());
+        AnswerSealed(*call, request,
+                     services.vault->SealGiven(request.alias, credential, request.public_key,
+                                               request.reader));
+      });
 }
 
 // ---- keychain
@@ -276,6 +323,13 @@ Json RotationJson(const vault::Rotation& rotation) {
                        {"last_id", rotation.last_id}});
 }
 
+void CountRotation(Services& services, std::string_view table, const vault::Rotation& rotation) {
+  CounterTable& counter = MetricsOf(services).wallet_rotate;
+  counter.Add({table, "rewrapped"}, static_cast<double>(rotation.rewrapped));
+  counter.Add({table, "skipped"}, static_cast<double>(rotation.skipped));
+  counter.Add({table, "failed"}, static_cast<double>(rotation.failed));
+}
+
 Result<Json> RotateKeys(Call& call) {
   const Json& body = call.body();
   NOETL_TRY(NeedMap(body));
@@ -284,6 +338,8 @@ Result<Json> RotateKeys(Call& call) {
   NOETL_ASSIGN(const std::int64_t batches,
                OptionalInt(body, "max_batches", kBatchesDefault, 1, INT64_MAX));
   NOETL_ASSIGN(const auto rotated, call.services().vault->Rotate(batch, batches));
+  CountRotation(call.services(), "credential", rotated.credential);
+  CountRotation(call.services(), "keychain", rotated.keychain);
   return Json::Object({{"credential", RotationJson(rotated.credential)},
                        {"keychain", RotationJson(rotated.keychain)}});
 }
@@ -333,7 +389,7 @@ constexpr Parameter kGetQuery[] = {
     {"worker_id", "string", "for the audit"}};
 constexpr Parameter kSealedQuery[] = {
     {"worker_id", "string", "the registered worker it is sealed to"},
-    {"execution_id", "integer", "for the audit"},
+    {"execution_id", "integer", "the run that needs it: its playbook's keychain counts too"},
     {"parent_execution_id", "integer", "for the audit"}};
 constexpr Parameter kKeychainQuery[] = {{"scope_type", "string", "global, local or shared"},
                                         {"execution_id", "integer", "of the local and shared"}};
@@ -356,7 +412,7 @@ constexpr Route kRoutes[] = {
      .scope = Scope::kOperator,
      .body = BodyKind::kJson,
      .body_max = kBodyDefault,
-     .handle = Guarded<PutCredential>,
+     .handle = Guarded<Written<WriteEndpoint::kCredentialsUpsert, PutCredential>>,
      .query = kPutQuery,
      .request = R"({"name":"pg_demo","type":"postgres","data":{"host":"db","user":"u"},)"
                 R"("tags":["db"]})",
@@ -392,7 +448,7 @@ constexpr Route kRoutes[] = {
      .family = "credentials",
      .summary = "A credential that only one worker can open",
      .scope = Scope::kWorker,
-     .handle = Guarded<SealCredential>,
+     .handle = SealCredential,
      .query = kSealedQuery,
      .response = R"({"alg":"x25519-hkdf-sha256-chacha20-poly1305","v":1,"eph_pub":"mD...=",)"
                  R"("ciphertext":"Qk...="})"},
@@ -424,7 +480,7 @@ constexpr Route kRoutes[] = {
      .scope = Scope::kWorker,
      .body = BodyKind::kJson,
      .body_max = kBodyDefault,
-     .handle = Guarded<PutKeychain>,
+     .handle = Guarded<Written<WriteEndpoint::kKeychainSet, PutKeychain>>,
      .request = R"({"data":{"token":"..."},"scope_type":"global","expires_in":3600})",
      .response = R"({"status":"success","cache_key":"openai:652113904210427905:global",)"
                  R"("expires_at":"2026-06-18T13:00:00.000000Z"})"},

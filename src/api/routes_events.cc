@@ -8,17 +8,22 @@
 #include "api/event_request.h"
 #include "api/execution_json.h"
 #include "api/handle.h"
+#include "api/ingest.h"
 #include "api/route.h"
 
 namespace noetl::api {
 namespace {
 
 Status PostEvent(const CallPtr& call) {
+  Ingest ingest(call->services());
   const EventDefaults defaults = {.now_us = call->services().clock->NowMicros()};
-  NOETL_ASSIGN(EventRequest request, ReadEventRequest(call->body(), defaults));
+  Result<EventRequest> request = ReadEventRequest(call->body(), defaults);
+  if (!request) return ingest.Refuse({&call->body(), 1}, request.error());
+  ingest.Read(1);
   std::vector<EventRequest> requests;
-  requests.push_back(std::move(request));
-  PostEvents(*call->services().conductor, std::move(requests), [call](PostOutcome outcome) {
+  requests.push_back(*std::move(request));
+  PostEvents(*call->services().conductor, std::move(requests), [call, ingest](PostOutcome outcome) {
+    ingest.End(outcome);
     const EventOutcome& event = outcome.events.front();
     if (!event.code.empty()) return call->Refuse(Error{event.code, event.message});
     call->Answer(Json::Object({{"status", "ok"},
@@ -44,16 +49,26 @@ void AnswerBatch(const CallPtr& call, const PostOutcome& outcome) {
                              {"commands_generated", outcome.commands_issued}}));
 }
 
-Status PostBatch(const CallPtr& call) {
-  const Json& body = call->body();
+Result<std::vector<EventRequest>> ReadBatch(const Call& call) {
+  const Json& body = call.body();
   NOETL_TRY(NeedMap(body));
-  EventDefaults defaults = {.actionable = false, .now_us = call->services().clock->NowMicros()};
+  EventDefaults defaults = {.actionable = false, .now_us = call.services().clock->NowMicros()};
   NOETL_ASSIGN(defaults.execution_id, IdMember(body, "execution_id"));
   NOETL_ASSIGN(defaults.worker_id, OptionalText(body, "worker_id"));
   if (!body["events"].is_array()) return Fail("invalid", "`events` must be a list");
-  NOETL_ASSIGN(std::vector<EventRequest> requests, ReadEventRequests(body["events"], defaults));
-  PostEvents(*call->services().conductor, std::move(requests),
-             [call](PostOutcome outcome) { AnswerBatch(call, outcome); });
+  return ReadEventRequests(body["events"], defaults);
+}
+
+Status PostBatch(const CallPtr& call) {
+  Ingest ingest(call->services());
+  Result<std::vector<EventRequest>> requests = ReadBatch(*call);
+  if (!requests) return ingest.Refuse(call->body()["events"].items(), requests.error());
+  ingest.Read(requests->size());
+  PostEvents(*call->services().conductor, *std::move(requests),
+             [call, ingest](const PostOutcome& outcome) {
+               ingest.End(outcome);
+               AnswerBatch(call, outcome);
+             });
   return {};
 }
 

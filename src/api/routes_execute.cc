@@ -19,11 +19,29 @@ namespace {
 // What one request may start; their answers are gathered in memory.
 constexpr std::size_t kBatchMax = 1'000;
 
+StartOutcome OutcomeOf(const Result<StartAnswer>& answer) {
+  if (!answer) return StartOutcome::kError;
+  return answer->duplicate ? StartOutcome::kDuplicate : StartOutcome::kNew;
+}
+
+void CountStart(const Call& call, StartEntry entry, const Result<StartAnswer>& answer) {
+  MetricsOf(call.services()).starts.Count(entry, OutcomeOf(answer));
+}
+
+// One run is asked for: a request that is refused before anything is started counts too.
+template <Status (*kInner)(const CallPtr&)>
+Status CountedStart(const CallPtr& call) {
+  const Status status = kInner(call);
+  if (!status) MetricsOf(call->services()).starts.Count(StartEntry::kSingle, StartOutcome::kError);
+  return status;
+}
+
 Status Execute(const CallPtr& call) {
   NOETL_ASSIGN(ExecuteRequest request,
                ReadExecuteRequest(call->body(), call->scope(),
                                   call->request().headers.Find("Idempotency-Key"), call->Trace()));
   StartOnce(call->services(), std::move(request), [call](Result<StartAnswer> answer) {
+    CountStart(*call, StartEntry::kSingle, answer);
     if (!answer) return call->Refuse(answer.error());
     call->Answer(StartBody(*answer));
   });
@@ -57,6 +75,7 @@ void Batch::Leave() {
   std::int64_t duplicates = 0;
   std::int64_t failed = 0;
   for (std::size_t i = 0; i < answers.size(); ++i) {
+    CountStart(*call, StartEntry::kBatch, answers[i]);
     if (!answers[i]) ++failed;
     else if (answers[i]->duplicate) ++duplicates;
     results.push_back(ItemBody(i, answers[i]));
@@ -75,6 +94,7 @@ Status ExecuteBatch(const CallPtr& call) {
     return Fail("invalid",
                 fmt::format("`executions` must be a list of 1 to {} requests", kBatchMax));
   }
+  MetricsOf(call->services()).starts.CountBatch(list.size());
   const std::string key(call->request().headers.Find("Idempotency-Key"));
   auto batch = std::make_shared<Batch>();
   batch->call = call;
@@ -115,6 +135,7 @@ Result<ExecuteRequest> ReadRerun(const Call& call, const store::ExecutionRow& so
                call.services().store->ReadEvents(source.execution_id, 0, 1));
   if (!first.empty() && first[0].context["workload"].is_object())
     request.start.payload = first[0].context["workload"].Merge(request.start.payload);
+  request.start.secrets_of = source.execution_id;
   if (request.start.pool.empty() && !first.empty())
     request.start.pool = first[0].meta["execution_pool"].ToString();
   return request;
@@ -125,6 +146,7 @@ Status Rerun(const CallPtr& call) {
   NOETL_ASSIGN(const store::ExecutionRow source, FindRun(*call->services().store, id));
   NOETL_ASSIGN(ExecuteRequest request, ReadRerun(*call, source));
   StartOnce(call->services(), std::move(request), [call, id](Result<StartAnswer> answer) {
+    CountStart(*call, StartEntry::kSingle, answer);
     if (!answer) return call->Refuse(answer.error());
     call->Answer(StartBody(*answer)
                      .With("source_execution_id", std::to_string(id))
@@ -141,11 +163,12 @@ constexpr Route kRoutes[] = {
      .scope = Scope::kOperator,
      .body = BodyKind::kJson,
      .body_max = kBodyEvents,
-     .handle = Handled<Execute>,
+     .handle = Handled<CountedStart<Execute>>,
      .request = R"({"path":"demo/hello","version":2,"workload":{"who":"ann"},)"
                 R"("execution_pool":"shared","dedup":{"key":"order-17","window_secs":300}})",
      .response =
-         R"({"execution_id":"325481002387804160","status":"started","commands_generated":1})"},
+         R"({"execution_id":"325481002387804160","status":"started","commands_generated":1})",
+     .starts = true},
     {.method = "POST",
      .path = "/api/execute/batch",
      .family = "execute",
@@ -167,7 +190,7 @@ constexpr Route kRoutes[] = {
      .scope = Scope::kOperator,
      .body = BodyKind::kOptional,
      .body_max = kBodyEvents,
-     .handle = Handled<Rerun>,
+     .handle = Handled<CountedStart<Rerun>>,
      .request = R"({"workload":{"who":"bob"}})",
      .response =
          R"({"execution_id":"325481002387804170","status":"started","commands_generated":1,)"

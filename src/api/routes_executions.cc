@@ -17,6 +17,7 @@
 #include "base/json_io.h"
 #include "base/redact.h"
 #include "base/text.h"
+#include "engine/result.h"
 
 namespace noetl::api {
 namespace {
@@ -324,13 +325,61 @@ Result<Json> GetStatus(Call& call) {
   return StatusOfRun(call.services(), id);
 }
 
+// The state of a run that has ended, for somebody who waits for it: the fold may take as long as that
+// of a run that goes on.
+Result<engine::State> StateAtEnd(const store::Store& store, store::ExecutionRow row) {
+  row.terminal = false;
+  NOETL_ASSIGN(std::optional<engine::State> state, FoldRun(store, row));
+  if (!state) return Fail("too_large", "the run has too many events to read one step's result");
+  return *std::move(state);
+}
+
+// Adds what a parent in another process gets when its child has ended: the result of the step it asked
+// for, or of the run when it names none or one that did not run.
+Result<Json> WithResult(const store::Store& store, Json status, std::int64_t id,
+                        std::string_view step_name, bool redact) {
+  NOETL_ASSIGN(const store::ExecutionRow row, FindRun(store, id));
+  NOETL_ASSIGN(const std::optional<engine::Event> end, FindEnd(store, row));
+  if (!end) return status;
+  // A list of names alone would tell the parent nothing.
+  if (const Json& first = end->meta["first_error"]; row.status == "FAILED" && first.is_string()) {
+    status = status.With("error", RedactText(fmt::format("{}: {}", end->error, first.AsString())));
+  }
+  if (row.status != "COMPLETED") return status;
+  Json data;
+  Json reference;
+  if (!step_name.empty()) {
+    NOETL_ASSIGN(const engine::State state, StateAtEnd(store, row));
+    const engine::StepState* step = state.Find(step_name);
+    if (step && step->result) {
+      reference = step->result->reference;
+      if (reference.is_null()) {
+        NOETL_ASSIGN(data, engine::RecordedPayloadOf(*step->result, nullptr));
+      }
+    } else {
+      status = status.With("step_missing", true);
+    }
+  }
+  if (data.is_null() && reference.is_null()) {
+    data = end->result["context"]["data"];
+    reference = end->result["reference"];
+  }
+  if (!reference.is_null()) return status.With("reference", reference);
+  return status.With("data", redact ? Redact(data) : data);
+}
+
 Status WaitForEnd(const CallPtr& call) {
   NOETL_ASSIGN(const std::int64_t id, call->PathId("execution_id"));
   NOETL_ASSIGN(const std::int64_t timeout_ms,
                call->QueryInt("timeout_ms", kWaitMsDefault, 0, kWaitMsMax));
+  NOETL_ASSIGN(const bool redact, WantsRedaction(*call));
   NOETL_TRY(FindRun(*call->services().store, id));
-  return call->services().streams->WaitForEnd(id, timeout_ms, [call, id] {
+  return call->services().streams->WaitForEnd(id, timeout_ms, [call, id, redact] {
     Result<Json> body = StatusOfRun(call->services(), id);
+    const std::optional<std::string_view> step = call->Query("return_step");
+    if (body && step) {
+      body = WithResult(*call->services().store, *std::move(body), id, *step, redact);
+    }
     if (!body) return call->Refuse(body.error());
     call->Answer(*std::move(body));
   });
@@ -409,7 +458,12 @@ constexpr Parameter kEventsQuery[] = {
     kRedactQuery,
 };
 constexpr Parameter kWaitQuery[] = {
-    {"timeout_ms", "integer", "0 to 60000, default 30000; then the status is that of the moment"}};
+    {"timeout_ms", "integer", "0 to 60000, default 30000; then the status is that of the moment"},
+    {"return_step", "string",
+     "adds the result of this step to the status of a run that has COMPLETED: `data` or "
+     "`reference`; of the run itself when it is empty or (`step_missing`) the step did not run"},
+    kRedactQuery,
+};
 constexpr Parameter kChildrenQuery[] = {{"limit", "integer", "1 to 200"},
                                         {"cursor", "integer", "next_cursor of the page before"}};
 
@@ -462,7 +516,8 @@ constexpr Route kRoutes[] = {
      .scope = Scope::kViewer,
      .handle = Handled<WaitForEnd>,
      .query = kWaitQuery,
-     .response = kStatusExample},
+     .response = kStatusExample,
+     .waits = true},
     {.method = "GET",
      .path = "/api/executions/{execution_id}/events",
      .family = "executions",

@@ -15,6 +15,7 @@
 #include "api/event_envelope.h"
 #include "api/event_request.h"
 #include "api/handle.h"
+#include "api/housekeeping.h"
 #include "api/outbox_delay.h"
 #include "api/route.h"
 #include "base/text.h"
@@ -144,6 +145,8 @@ Result<Json> CountOutbox(Call& call) {
 
 // ---- events that come from elsewhere
 
+constexpr std::string_view kProjected = "projected";
+
 // One request with rows of events: which go to their runs, and what is known of the others.
 class Intake {
  public:
@@ -212,6 +215,11 @@ class Intake {
       if (status == 429 || status >= 500) return call_->Refuse({event.code, event.message});
       Reject(Json::Object({{"event_id", IdOrNull(ids_[i])}}), event.message);
     }
+    ServerMetrics& metrics = MetricsOf(call_->services());
+    const bool projected = counted_ == kProjected;
+    (projected ? metrics.events_projected : metrics.events_materialized)
+        .Add({}, static_cast<double>(stored));
+    if (projected) metrics.events_projected_duplicates.Add({}, static_cast<double>(duplicates_));
     JsonObjectBuilder answer;
     answer.Add(counted_, stored).Add("duplicates", duplicates_).Add("quarantined", 0);
     answer.Add("rejected", Json::Array(std::move(rejected_)));
@@ -250,7 +258,7 @@ void ProjectEvents(CallPtr call) {
   const Json& list = call->body()["events"];
   if (list.is_array() && list.empty()) return call->Refuse(400, "bad_request", "`events` is empty");
   const std::int64_t now_us = call->services().clock->NowMicros();
-  TakeIn(call, list, "projected", [&](const Json& item) { return ReadEnvelope(item, now_us); });
+  TakeIn(call, list, kProjected, [&](const Json& item) { return ReadEnvelope(item, now_us); });
 }
 
 void MaterializeEvents(CallPtr call) {
@@ -261,14 +269,16 @@ void MaterializeEvents(CallPtr call) {
 
 // ---- read model
 
-// The state that the store can rebuild. `budget` is what the request may still fold.
+// The state that the store can rebuild. `budget` is what the request may still fold; `from_snapshot`
+// tells whether not all events had to be.
 Result<engine::State> Rebuild(const store::Store& store, std::int64_t execution_id,
-                              std::int64_t& budget) {
+                              std::int64_t& budget, bool& from_snapshot) {
   engine::State state;
   NOETL_ASSIGN(const auto snapshot, store.LoadSnapshot(execution_id));
   if (snapshot) {
     // One that cannot be read is as good as none.
     if (auto read = engine::ReadSnapshot(snapshot->text)) state = *std::move(read);
+    from_snapshot = state.seq > 0;
   }
   while (true) {
     NOETL_ASSIGN(const auto events, store.ReadEvents(execution_id, state.seq, kFoldPage));
@@ -289,7 +299,13 @@ Result<Json> AdvanceProjection(Call& call) {
   std::int64_t budget = kFoldedMax;
   for (const std::int64_t id : ids) {
     if (!seen.insert(id).second) continue;
-    const Result<engine::State> state = Rebuild(*call.services().store, id, budget);
+    bool snapshot = false;
+    const Result<engine::State> state = Rebuild(*call.services().store, id, budget, snapshot);
+    if (!state || state->seq > 0) {
+      ServerMetrics& metrics = MetricsOf(call.services());
+      metrics.state_build.Add({snapshot ? "snapshot" : "full", state ? "ok" : "error"});
+      if (state && !snapshot) metrics.state_build_event_scans.Add();
+    }
     if (state && state->seq > 0) {
       advanced.push_back(Json::Object(
           {{"execution_id", id}, {"version", state->highest_event_id}, {"events", state->seq}}));
@@ -298,6 +314,7 @@ Result<Json> AdvanceProjection(Call& call) {
     const std::string error = !state ? state.error().message : std::string("no events");
     failed.push_back(Json::Object({{"execution_id", id}, {"error", error}}));
   }
+  MetricsOf(call.services()).projection_advanced.Add({}, static_cast<double>(advanced.size()));
   return Json::Object(
       {{"advanced", Json::Array(std::move(advanced))}, {"failed", Json::Array(std::move(failed))}});
 }
@@ -384,9 +401,13 @@ Result<Json> Purge(Call& call) {
       .Add("more", runs == cleanup.limit)
       .Add("dry_run", cleanup.dry_run);
   if (!cleanup.dry_run) {
-    NOETL_ASSIGN(const std::int64_t keychain, store.PurgeKeychain(now_us));
-    NOETL_ASSIGN(const std::int64_t keys, store.PurgeKeys(now_us));
-    answer.Add("keychain_purged", keychain).Add("request_keys_purged", keys);
+    CounterTable& purged = MetricsOf(call.services()).cleanup_rows_purged;
+    purged.Add({"runtime"}, static_cast<double>(runtimes));
+    NOETL_ASSIGN(const Swept swept, SweepStore(call.services()));
+    answer.Add("keychain_purged", swept.keychain)
+        .Add("request_keys_purged", swept.request_keys)
+        .Add("results_purged", swept.results)
+        .Add("outbox_purged", swept.outbox);
   }
   return answer.Build();
 }
@@ -436,7 +457,11 @@ void ContainerCallback(CallPtr call) {
       *std::move(callback), [call](Result<conductor::CallbackAnswer> answer) {
         const bool unknown = !answer && answer.error().code == "not_found";
         if (!answer && !unknown) return call->Refuse(answer.error());
+        ServerMetrics& metrics = MetricsOf(call->services());
+        const std::string state = call->body()["state"].ToString();
+        metrics.container_callback.Add({state});
         if (unknown || !answer->accepted) {
+          metrics.container_callback_stale.Add({state});
           return call->Answer(Json::Object({{"status", "accepted_stale"}}), 202);
         }
         call->Answer(Json::Object({{"status", "accepted_in_flight"},
@@ -555,7 +580,8 @@ constexpr Route kRoutes[] = {
      .request = R"({"runtime_stale_minutes":60,"event_retention_days":30,"limit":500,)"
                 R"("dry_run":false})",
      .response = R"({"commands_purged":0,"runtime_purged":2,"events_purged":120,"more":false,)"
-                 R"("dry_run":false,"keychain_purged":3,"request_keys_purged":0})"},
+                 R"("dry_run":false,"keychain_purged":3,"request_keys_purged":0,)"
+                 R"("results_purged":12,"outbox_purged":0})"},
     {.method = "POST",
      .path = "/api/internal/container-callback/{execution_id}/{step}",
      .family = "internal",

@@ -206,7 +206,7 @@ constexpr Route kRoutes[] = {
      .scope = Scope::kWorker,
      .body = BodyKind::kJson,
      .body_max = kBodyDefault,
-     .handle = Now<Register>,
+     .handle = Now<Written<WriteEndpoint::kRuntimeRegister, Register>>,
      .request = R"({"name":"worker-7","component_type":"worker_pool","runtime":{"kind":"cpp"},)"
                 R"("status":"ready","capacity":4,"labels":{"pool_name":"shared"}})",
      .response = kRuntimeExample},
@@ -217,7 +217,7 @@ constexpr Route kRoutes[] = {
      .scope = Scope::kWorker,
      .body = BodyKind::kJson,
      .body_max = kBodyDefault,
-     .handle = Now<Heartbeat>,
+     .handle = Now<Written<WriteEndpoint::kRuntimeHeartbeat, Heartbeat>>,
      .request = R"({"name":"worker-7","inflight":1,)"
                 R"("commands":[{"event_id":325481002400000000,"claim_token":1}]})",
      .response = R"({"status":"ok","message":"recorded","lost":[],"cancel":[]})"},

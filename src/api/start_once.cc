@@ -79,11 +79,14 @@ Status CheckKind(const store::Store& store, const ExecuteRequest& request) {
 }
 
 // Commands that the start issued: those before any command did something.
-std::int64_t FirstCommands(const store::Store& store, std::int64_t execution_id) {
+std::int64_t FirstCommands(Services& services, std::int64_t execution_id) {
+  StartMetrics& metrics = MetricsOf(services).starts;
   std::int64_t count = 0;
   std::int64_t after = 1;
   for (std::int64_t limit = 8;; limit = 512) {
-    const auto events = store.ReadEvents(execution_id, after, limit);
+    const auto events = services.store->ReadEvents(execution_id, after, limit);
+    using Found = conductor::ReadOutcome;
+    metrics.CountRead(!events ? Found::kError : events->empty() ? Found::kMiss : Found::kHit);
     if (!events) return std::max<std::int64_t>(count, 1);
     for (const engine::Event& event : *events) {
       using enum engine::EventType;
@@ -119,7 +122,7 @@ void Start(Services& services, ExecuteRequest request, bool duplicate, Done done
           ReleaseKeyOf(services, request, started.error());
           return done(std::unexpected(started.error()));
         }
-        const std::int64_t commands = duplicate ? 0 : FirstCommands(*services.store, *started);
+        const std::int64_t commands = duplicate ? 0 : FirstCommands(services, *started);
         done(StartAnswer{.execution_id = *started, .duplicate = duplicate, .commands = commands});
       });
 }

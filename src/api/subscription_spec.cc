@@ -20,6 +20,12 @@ using Words = std::initializer_list<std::string_view>;
 // A dispatch of more messages at once would not fit a request.
 constexpr std::int64_t kBatchMax = 1000;
 
+// Of a path, whatever slashes it ends with.
+std::string_view LastPart(std::string_view path) {
+  while (path.ends_with('/')) path.remove_suffix(1);
+  return path.substr(path.rfind('/') + 1);
+}
+
 class Checker {
  public:
   explicit Checker(const Node& document) : document_(document) {}
@@ -119,6 +125,9 @@ class Checker {
     if (!path.empty() && !path.starts_with('/')) {
       Add("spec.ingress.gateway_path", *ingress->Find("gateway_path"),
           "spec.ingress.gateway_path must start with '/'");
+    } else if (!path.empty() && LastPart(path).empty()) {
+      Add("spec.ingress.gateway_path", *ingress->Find("gateway_path"),
+          "spec.ingress.gateway_path must end with the name of the listener");
     }
     const Node* verify = Map(*ingress, "verify", "spec.ingress.verify", true);
     if (verify == nullptr) return;
@@ -190,8 +199,49 @@ class Checker {
   std::vector<Diagnostic> problems_;
 };
 
+// The `spec` of a document that follows its rules.
+Result<Json> ReadSpec(std::string_view content) {
+  Node root;
+  playbook::Diagnostics diagnostics;
+  if (!playbook::ParseYaml(content, &root, &diagnostics) || !root.is_map())
+    return Fail("invalid", "the document of the subscription is not YAML");
+  const std::vector<Diagnostic> problems = CheckSubscription(root);
+  if (!problems.empty())
+    return Fail("invalid", fmt::format("the document of the subscription breaks its rules: {}",
+                                       problems.front().message));
+  return playbook::NodeToJson(*root.Find("spec"));
+}
+
+bool IsPushed(const Json& spec) { return spec["mode"].AsString() == "push"; }
+
 }  // namespace
 
 std::vector<Diagnostic> CheckSubscription(const Node& document) { return Checker(document).Run(); }
+
+std::string ListenerOf(std::string_view content) {
+  const Result<Json> spec = ReadSpec(content);
+  if (!spec || !IsPushed(*spec)) return {};
+  return std::string(LastPart((*spec)["ingress"]["gateway_path"].AsString()));
+}
+
+Result<IngressSpec> ReadIngress(std::string_view content) {
+  NOETL_ASSIGN(const Json spec, ReadSpec(content));
+  if (!IsPushed(spec))
+    return Fail("invalid", "spec.mode is not push: nothing is pushed to this subscription");
+  const Json& verify = spec["ingress"]["verify"];
+  const Json& dispatch = spec["dispatch"];
+  IngressSpec ingress{.source = spec["source"].ToString(),
+                      .verify_type = verify["type"].ToString(),
+                      .header = verify["header"].ToString(),
+                      .secret = verify["secret"].ToString(),
+                      .audience = verify["audience"].ToString(),
+                      .service_account = verify["service_account"].ToString(),
+                      .playbook = dispatch["playbook"].ToString(),
+                      .payload_from = dispatch["payload_from"].ToString(),
+                      .execution_pool = dispatch["execution_pool"].ToString(),
+                      .directives = spec["headers"]["directives"]};
+  if (ingress.payload_from.empty()) ingress.payload_from = "message.json";
+  return ingress;
+}
 
 }  // namespace noetl::api

@@ -17,8 +17,14 @@ namespace noetl {
 
 namespace {
 
-const std::vector<double> kRequestSeconds = {0.001, 0.005, 0.01, 0.025, 0.05, 0.1,
-                                             0.25,  0.5,   1,    2.5,   5,    10};
+constexpr double kMicros = 1e6;
+
+std::vector<double> RequestSeconds() {
+  std::vector<double> bounds;
+  for (const std::int64_t us : kDurationBoundsUs)
+    bounds.push_back(static_cast<double>(us) / kMicros);
+  return bounds;
+}
 
 // The library throws for bad names and labels, which only a mistake in our code can make.
 template <typename Register>
@@ -61,7 +67,7 @@ GaugeMetric Metrics::Gauge(std::string_view name, std::string_view help, const L
 
 HistogramMetric Metrics::Histogram(std::string_view name, std::string_view help,
                                    const Labels& labels, std::vector<double> buckets) {
-  if (buckets.empty()) buckets = kRequestSeconds;
+  if (buckets.empty()) buckets = RequestSeconds();
   NOETL_CHECK(std::is_sorted(buckets.begin(), buckets.end()), "buckets of a histogram must grow");
   return HistogramMetric(Registered(name, [&]() -> prometheus::Histogram& {
     return prometheus::BuildHistogram()
@@ -86,5 +92,13 @@ void GaugeMetric::Add(double amount) { gauge_->Increment(amount); }
 double GaugeMetric::value() const { return gauge_->Value(); }
 
 void HistogramMetric::Observe(double value) { histogram_->Observe(value); }
+
+void HistogramMetric::ObserveNew(const Durations::Counts& before, const Durations::Counts& now) {
+  std::vector<double> increments;
+  for (std::size_t i = 0; i < now.buckets.size(); ++i)
+    increments.push_back(static_cast<double>(now.buckets[i] - before.buckets[i]));
+  histogram_->ObserveMultiple(increments,
+                              static_cast<double>(now.sum_us - before.sum_us) / kMicros);
+}
 
 }  // namespace noetl

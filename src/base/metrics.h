@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/durations.h"
+
 namespace prometheus {
 class Counter;
 class Gauge;
@@ -46,6 +48,8 @@ class HistogramMetric {
  public:
   explicit HistogramMetric(prometheus::Histogram& histogram) : histogram_(&histogram) {}
   void Observe(double value);
+  // What was counted elsewhere between two readings. The metric has the buckets for request times.
+  void ObserveNew(const Durations::Counts& before, const Durations::Counts& now);
 
  private:
   prometheus::Histogram* histogram_;

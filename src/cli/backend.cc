@@ -193,4 +193,9 @@ std::string Advice(const Error& error) {
   return error.message;
 }
 
+int Complain(std::string_view command, const Error& error, Console& console, int code) {
+  console.Err(fmt::format("noetl {}: {}\n", command, Advice(error)));
+  return code;
+}
+
 }  // namespace noetl::cli

@@ -79,5 +79,7 @@ inline constexpr std::int64_t kOpenRunsMax = 1'000;
 
 // A message for people about an error of a store or its owner: what happened and what to do.
 std::string Advice(const Error& error);
+// Prints that for a command, and gives the exit code back.
+int Complain(std::string_view command, const Error& error, Console& console, int code);
 
 }  // namespace noetl::cli

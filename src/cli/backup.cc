@@ -6,12 +6,12 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "cli/command.h"
 #include "cli/data.h"
 #include "cli/files.h"
 #include "cli/node.h"
+#include "cli/parser.h"
 #include "cli/table.h"
 #include "store/directory.h"
 #include "store/sqlite/sqlite_store.h"
@@ -158,20 +158,20 @@ Status Restore(const Options& options, Console& console) {
 
 }  // namespace
 
-Action DeclareBackup(CLI::App& app) {
+Action DeclareBackup(Parser& parser) {
   auto options = std::make_shared<Options>();
-  app.add_option("TARGET", options->file, "the file to write; it must not exist")->required();
-  AddDataOption(app, &options->data);
+  parser.Add("TARGET", &options->file, "the file to write; it must not exist").Required();
+  AddDataOption(parser, &options->data);
   return [options](Console& console) {
     const Status done = Backup(*options, console);
     return done ? kExitOk : Complain("backup", done.error(), console);
   };
 }
 
-Action DeclareRestore(CLI::App& app) {
+Action DeclareRestore(Parser& parser) {
   auto options = std::make_shared<Options>();
-  app.add_option("SOURCE", options->file, "a file that `noetl backup` wrote")->required();
-  AddDataOption(app, &options->data);
+  parser.Add("SOURCE", &options->file, "a file that `noetl backup` wrote").Required();
+  AddDataOption(parser, &options->data);
   return [options](Console& console) {
     const Status done = Restore(*options, console);
     return done ? kExitOk : Complain("restore", done.error(), console);

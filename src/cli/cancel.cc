@@ -3,7 +3,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/clock.h"
 #include "base/json_io.h"
@@ -13,6 +12,7 @@
 #include "cli/data.h"
 #include "cli/files.h"
 #include "cli/node.h"
+#include "cli/parser.h"
 #include "cli/remote/remote_runs.h"
 #include "cli/table.h"
 
@@ -178,16 +178,16 @@ Status Cancel(const Options& options, Console& console) {
 
 }  // namespace
 
-Action DeclareCancel(CLI::App& app) {
+Action DeclareCancel(Parser& parser) {
   auto options = std::make_shared<Options>();
-  AddIdArgument(app, &options->id)->required();
-  app.add_option("-r,--reason", options->reason, "why; it is kept with the run")->type_name("TEXT");
-  app.add_flag("--no-cascade", options->no_cascade,
-               "leave runs alone that it started and does not wait for");
-  app.add_flag("--cascade", options->cascade, "also the runs that it started: what happens anyway");
-  AddOutputOptions(app, &options->output);
-  AddDataOption(app, &options->data);
-  AddServerOptions(app, &options->server);
+  AddIdArgument(parser, &options->id).Required();
+  parser.Add("-r,--reason", &options->reason, "why; it is kept with the run").Type("TEXT");
+  parser.Flag("--no-cascade", &options->no_cascade,
+              "leave runs alone that it started and does not wait for");
+  parser.Flag("--cascade", &options->cascade, "also the runs that it started: what happens anyway");
+  AddOutputOptions(parser, &options->output);
+  AddDataOption(parser, &options->data);
+  AddServerOptions(parser, &options->server);
   return [options](Console& console) {
     const Status done = Cancel(*options, console);
     return done ? kExitOk : Complain("cancel", done.error(), console);

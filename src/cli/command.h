@@ -4,69 +4,62 @@
 // command, write its `Declare...` function and a line in commands.cc.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/console.h"
-
-namespace CLI {
-class App;
-}
+#include "cli/parser.h"
 
 namespace noetl::cli {
-
-// Runs a command whose options have been read; gives the exit code.
-using Action = std::function<int(Console&)>;
 
 struct Command {
   std::string_view name;
   std::string_view summary;   // one line
   std::string_view examples;  // shown below the options
-  Action (*declare)(CLI::App& app);
+  Action (*declare)(Parser& parser);
   bool hidden = false;  // works, but is not told of
 };
 std::span<const Command> Commands();
 
-Action DeclareUp(CLI::App& app);
-Action DeclareServer(CLI::App& app);
-Action DeclareWorker(CLI::App& app);
-Action DeclareRun(CLI::App& app);
-Action DeclareResume(CLI::App& app);
-Action DeclareValidate(CLI::App& app);
-Action DeclareFormat(CLI::App& app);
-Action DeclareTest(CLI::App& app);
-Action DeclareGraph(CLI::App& app);
-Action DeclareSimulate(CLI::App& app);
-Action DeclareExecutions(CLI::App& app);
-Action DeclareShow(CLI::App& app);
-Action DeclareEvents(CLI::App& app);
-Action DeclareLogs(CLI::App& app);
-Action DeclareCancel(CLI::App& app);
-Action DeclareStatus(CLI::App& app);
-Action DeclareRerun(CLI::App& app);
-Action DeclareCleanup(CLI::App& app);
-Action DeclareRegister(CLI::App& app);
-Action DeclareCatalog(CLI::App& app);
-Action DeclareCredential(CLI::App& app);
-Action DeclareQuery(CLI::App& app);
-Action DeclareWorkers(CLI::App& app);
-Action DeclareDb(CLI::App& app);
-Action DeclareContext(CLI::App& app);
-Action DeclareAuth(CLI::App& app);
-Action DeclareExecute(CLI::App& app);
-Action DeclareGet(CLI::App& app);
-Action DeclareList(CLI::App& app);
-Action DeclareBackup(CLI::App& app);
-Action DeclareRestore(CLI::App& app);
-Action DeclareDoctor(CLI::App& app);
-Action DeclarePurge(CLI::App& app);
-Action DeclareVerify(CLI::App& app);
-Action DeclareSchema(CLI::App& app);
-Action DeclareVersion(CLI::App& app);
-Action DeclareCompletion(CLI::App& app);
+Action DeclareUp(Parser& parser);
+Action DeclareServer(Parser& parser);
+Action DeclareWorker(Parser& parser);
+Action DeclareRun(Parser& parser);
+Action DeclareResume(Parser& parser);
+Action DeclareValidate(Parser& parser);
+Action DeclareFormat(Parser& parser);
+Action DeclareTest(Parser& parser);
+Action DeclareGraph(Parser& parser);
+Action DeclareSimulate(Parser& parser);
+Action DeclareExecutions(Parser& parser);
+Action DeclareShow(Parser& parser);
+Action DeclareEvents(Parser& parser);
+Action DeclareLogs(Parser& parser);
+Action DeclareCancel(Parser& parser);
+Action DeclareStatus(Parser& parser);
+Action DeclareRerun(Parser& parser);
+Action DeclareCleanup(Parser& parser);
+Action DeclareRegister(Parser& parser);
+Action DeclareCatalog(Parser& parser);
+Action DeclareCredential(Parser& parser);
+Action DeclareQuery(Parser& parser);
+Action DeclareWorkers(Parser& parser);
+Action DeclareDb(Parser& parser);
+Action DeclareContext(Parser& parser);
+Action DeclareAuth(Parser& parser);
+Action DeclareExecute(Parser& parser);
+Action DeclareGet(Parser& parser);
+Action DeclareList(Parser& parser);
+Action DeclareBackup(Parser& parser);
+Action DeclareRestore(Parser& parser);
+Action DeclareDoctor(Parser& parser);
+Action DeclarePurge(Parser& parser);
+Action DeclareVerify(Parser& parser);
+Action DeclareSchema(Parser& parser);
+Action DeclareVersion(Parser& parser);
+Action DeclareCompletion(Parser& parser);
 
 // "noetl 0.1.0 (compiler, build type)".
 std::string VersionText();

@@ -4,9 +4,9 @@
 #include <array>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/text.h"
+#include "cli/parser.h"
 
 namespace noetl::cli {
 namespace {
@@ -16,6 +16,7 @@ constexpr auto kCommands = std::to_array<Command>({
      "  noetl run flow.yaml\n"
      "  noetl run flow.yaml --set limit=3 --input input.json\n"
      "  noetl run demo/flow@2 --json | jq .result\n"
+     "  noetl run deploy               # a step of ./noetl.yaml\n"
      "  noetl run flow.yaml -r distributed --watch",
      DeclareRun},
     {"resume", "continue runs that were interrupted, and wait for them",
@@ -82,6 +83,7 @@ constexpr auto kCommands = std::to_array<Command>({
      DeclareDb},
     {"context", "servers by name, and which one is meant",
      "  noetl context add prod --server-url https://noetl.example.com --runtime distributed\n"
+     "  noetl context init team --from-gateway https://gateway.example.com\n"
      "  noetl context use prod\n"
      "  noetl --context prod executions",
      DeclareContext},
@@ -112,11 +114,14 @@ constexpr auto kCommands = std::to_array<Command>({
     {"server", "start the control plane: the HTTP API, and a worker unless told otherwise",
      "  noetl server\n"
      "  noetl server --no-worker --port 8082\n"
+     "  noetl server start --data runs && noetl server stop --data runs\n"
      "  NOETL_API_TOKEN=... noetl server --host 0.0.0.0",
      DeclareServer},
     {"worker", "run commands of a server in this process",
      "  noetl worker --server http://10.0.0.5:8082\n"
-     "  noetl worker --pool gpu --pool shared --slots 16 --name gpu-1 --state /var/lib/noetl/gpu-1",
+     "  noetl worker --pool gpu --pool shared --slots 16 --name gpu-1 --state "
+     "/var/lib/noetl/gpu-1\n"
+     "  noetl worker start --name spare && noetl worker stop --name spare",
      DeclareWorker},
     {"validate", "report every problem of playbooks, with line, column and a way out",
      "  noetl validate flow.yaml\n"
@@ -192,14 +197,6 @@ std::string Overview() {
          fmt::format("\n`noetl COMMAND --help` tells more, with examples.\n{}\n", kExitCodes);
 }
 
-std::string HelpOf(const CLI::App& app, const Command& command) {
-  // A command with commands of its own shows theirs too, unless one of them was asked for.
-  const bool all = app.get_subcommands().empty() && !app.get_subcommands({}).empty();
-  const std::string help =
-      all ? app.help("", CLI::AppFormatMode::All) : app.help("", CLI::AppFormatMode::Normal);
-  return fmt::format("{}\nExamples:\n{}\n\n{}\n", help, command.examples, kExitCodes);
-}
-
 int UnknownCommand(const std::string& name, Console& console) {
   std::vector<std::string_view> names = {"help"};
   for (const Command& command : kCommands) {
@@ -213,22 +210,22 @@ int UnknownCommand(const std::string& name, Console& console) {
 }
 
 // The parser of the verb that comes next; null: the command has none.
-const CLI::App* VerbOf(const CLI::App& app, const std::vector<std::string>& arguments) {
-  for (const CLI::App* verb : app.get_subcommands({})) {
-    if (!arguments.empty() && verb->get_name() == arguments[0]) return verb;
+const Parser* VerbOf(const Parser& parser, const std::vector<std::string>& arguments) {
+  for (const Parser* verb : parser.verbs()) {
+    if (!arguments.empty() && verb->name() == arguments[0]) return verb;
   }
   return nullptr;
 }
 
 // Global options that were given before the command, for the command's own parser or its verb's.
-void HandOn(const std::vector<Given>& given, const CLI::App& app,
+void HandOn(const std::vector<Given>& given, const Parser& parser,
             std::vector<std::string>* arguments) {
-  const CLI::App* const verb = VerbOf(app, *arguments);
+  const Parser* const verb = VerbOf(parser, *arguments);
   std::vector<std::string> known;
   std::vector<std::string> known_to_verb;
   for (const Given& option : given) {
-    const bool own = app.get_option_no_throw(option.words[0]) != nullptr;
-    const bool verbs = !own && verb && verb->get_option_no_throw(option.words[0]);
+    const bool own = parser.HasOption(option.words[0]);
+    const bool verbs = !own && verb && verb->HasOption(option.words[0]);
     std::vector<std::string>& list = verbs ? known_to_verb : known;
     if (own || verbs) list.insert(list.end(), option.words.begin(), option.words.end());
   }
@@ -240,23 +237,20 @@ void HandOn(const std::vector<Given>& given, const CLI::App& app,
 
 int RunCommand(const Command& command, const std::vector<Given>& given,
                std::vector<std::string> arguments, Console& console) {
-  CLI::App app(std::string(command.summary), fmt::format("noetl {}", command.name));
-  app.get_formatter()->label("TEXT", "");
-  app.add_flag_function(
-         "--no-color", [&console](std::int64_t) { console.DropColours(); }, "plain text")
-      ->group("");
-  const Action action = command.declare(app);
-  HandOn(given, app, &arguments);
-  try {
-    std::ranges::reverse(arguments);
-    app.parse(arguments);
-  } catch (const CLI::CallForHelp&) {
-    console.Out(HelpOf(app, command));
-    return kExitOk;
-  } catch (const CLI::ParseError& error) {
-    console.Err(fmt::format("noetl {}: {}\nSee `noetl {} --help`.\n", command.name, error.what(),
-                            command.name));
+  Parser parser(command.summary, fmt::format("noetl {}", command.name));
+  parser.Flag("--no-color", [&console] { console.DropColours(); }, "plain text").Hidden();
+  const Action action = command.declare(parser);
+  HandOn(given, parser, &arguments);
+  const auto asked = parser.Parse(std::move(arguments));
+  if (!asked) {
+    console.Err(fmt::format("noetl {}: {}\nSee `noetl {} --help`.\n", command.name,
+                            asked.error().message, command.name));
     return kExitInvalid;
+  }
+  if (*asked == Parser::Asked::kHelp) {
+    console.Out(
+        fmt::format("{}\nExamples:\n{}\n\n{}\n", parser.Help(), command.examples, kExitCodes));
+    return kExitOk;
   }
   return action(console);
 }

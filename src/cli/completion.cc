@@ -3,9 +3,9 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "cli/command.h"
+#include "cli/parser.h"
 
 namespace noetl::cli {
 namespace {
@@ -16,21 +16,14 @@ constexpr std::array<std::string_view, 3> kShells = {"bash", "zsh", "fish"};
 struct Words {
   std::string_view name;
   std::string_view summary;
-  struct Option {
-    std::string name;  // with dashes
-    std::string description;
-  };
-  std::vector<Option> options;
+  std::vector<Parser::OptionText> options;
   std::vector<std::string> values;
 };
 
-void AddOptions(const CLI::App& app, Words* words) {
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      const std::string dashed = "--" + name;
-      if (std::ranges::find(words->options, dashed, &Words::Option::name) == words->options.end())
-        words->options.push_back({dashed, option->get_description()});
-    }
+void AddOptions(const Parser& parser, Words* words) {
+  for (Parser::OptionText& option : parser.LongOptions()) {
+    const auto known = std::ranges::find(words->options, option.name, &Parser::OptionText::name);
+    if (known == words->options.end()) words->options.push_back(std::move(option));
   }
 }
 
@@ -39,11 +32,11 @@ std::vector<Words> AllWords() {
   for (const Command& command : Commands()) {
     if (command.hidden) continue;
     Words words{.name = command.name, .summary = command.summary};
-    CLI::App app;
-    command.declare(app);
-    AddOptions(app, &words);
-    for (const CLI::App* verb : app.get_subcommands({})) {
-      words.values.push_back(verb->get_name());
+    Parser parser;
+    command.declare(parser);
+    AddOptions(parser, &words);
+    for (const Parser* verb : parser.verbs()) {
+      words.values.push_back(verb->name());
       AddOptions(*verb, &words);
     }
     if (command.name == "completion") words.values.assign(kShells.begin(), kShells.end());
@@ -60,7 +53,7 @@ std::string Names(const std::vector<Words>& all) {
 
 std::string OptionNames(const Words& words) {
   std::vector<std::string> names;
-  for (const Words::Option& option : words.options) names.push_back(option.name);
+  for (const Parser::OptionText& option : words.options) names.push_back(option.name);
   return fmt::format("{}", fmt::join(names, " "));
 }
 
@@ -122,9 +115,9 @@ std::string Zsh(const std::vector<Words>& all) {
     commands +=
         fmt::format("    {}\n", Quoted(fmt::format("{}:{}", words.name, ZshText(words.summary))));
     cases += fmt::format("    {})\n      _arguments", words.name);
-    for (const Words::Option& option : words.options) {
+    for (const Parser::OptionText& option : words.options) {
       cases += fmt::format(" \\\n        {}",
-                           Quoted(fmt::format("{}[{}]", option.name, ZshText(option.description))));
+                           Quoted(fmt::format("{}[{}]", option.name, ZshText(option.meaning))));
     }
     cases += words.values.empty()
                  ? " \\\n        '*:file:_files' ;;\n"
@@ -157,9 +150,8 @@ std::string Fish(const std::vector<Words>& all) {
                         Quoted(words.summary));
     const std::string when =
         fmt::format("complete -c noetl -n '__fish_seen_subcommand_from {}'", words.name);
-    for (const Words::Option& option : words.options) {
-      text +=
-          fmt::format("{} -l {} -d {}\n", when, option.name.substr(2), Quoted(option.description));
+    for (const Parser::OptionText& option : words.options) {
+      text += fmt::format("{} -l {} -d {}\n", when, option.name.substr(2), Quoted(option.meaning));
     }
     if (!words.values.empty())
       text += fmt::format("{} -f -a {}\n", when,
@@ -170,9 +162,9 @@ std::string Fish(const std::vector<Words>& all) {
 
 }  // namespace
 
-Action DeclareCompletion(CLI::App& app) {
+Action DeclareCompletion(Parser& parser) {
   auto shell = std::make_shared<std::string>();
-  app.add_option("SHELL", *shell, "bash, zsh or fish")->required();
+  parser.Add("SHELL", shell.get(), "bash, zsh or fish").Required();
   return [shell](Console& console) {
     const std::vector<Words> all = AllWords();
     if (*shell == "bash") console.Out(Bash(all));

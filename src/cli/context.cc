@@ -12,11 +12,11 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/text.h"
 #include "cli/files.h"
 #include "cli/node.h"
+#include "cli/parser.h"
 #include "cli/table.h"
 #include "playbook/yaml.h"
 
@@ -112,7 +112,7 @@ Result<Choice> Choose(const ServerOptions& options, const Settings& settings, Co
   const bool gateway = options.gateway || settings.Bool("NOETL_USE_GATEWAY") ||
                        http.base_url.find("gateway.") != std::string::npos;
   if (gateway) http.prefix = "/noetl";
-  if (gateway && http.token.empty()) {
+  if (gateway && http.token.empty() && !options.logs_in) {
     console.Err(
         "warning: a gateway needs a session and there is no token\n"
         "  `noetl auth login --token TOKEN` logs in; NOETL_SESSION_TOKEN gives a token\n");
@@ -173,22 +173,24 @@ Result<Json> ContextFile::Find(const std::string& name) const {
 
 // ---- the server
 
-void AddServerOptions(CLI::App& app, ServerOptions* options) {
+void AddServerOptions(Parser& parser, ServerOptions* options) {
   const std::string group = "Server";
-  app.add_option("--server-url", options->server_url,
-                 "the server, else the address of the context, else http://localhost:8082")
-      ->type_name("URL")
-      ->group(group);
-  app.add_option("--host", options->host, "the same in two parts: http://HOST:PORT")->group(group);
-  app.add_option("-p,--port", options->port, "the other part")->group(group);
-  app.add_option("--context", options->context, "a context, else the current one")
-      ->type_name("NAME")
-      ->group(group);
-  app.add_option("--session-token", options->session_token,
-                 "a token, else NOETL_SESSION_TOKEN, else that of the context")
-      ->type_name("TOKEN")
-      ->group(group);
-  app.add_flag("--gateway", options->gateway, "the address is that of a gateway")->group(group);
+  parser
+      .Add("--server-url", &options->server_url,
+           "the server, else the address of the context, else http://localhost:8082")
+      .Type("URL")
+      .Group(group);
+  parser.Add("--host", &options->host, "the same in two parts: http://HOST:PORT").Group(group);
+  parser.Add("-p,--port", &options->port, "the other part").Group(group);
+  parser.Add("--context", &options->context, "a context, else the current one")
+      .Type("NAME")
+      .Group(group);
+  parser
+      .Add("--session-token", &options->session_token,
+           "a token, else NOETL_SESSION_TOKEN, else that of the context")
+      .Type("TOKEN")
+      .Group(group);
+  parser.Flag("--gateway", &options->gateway, "the address is that of a gateway").Group(group);
 }
 
 Result<Server> FindServer(const ServerOptions& options, Console& console) {

@@ -18,10 +18,7 @@
 #include "base/settings.h"
 #include "cli/console.h"
 #include "cli/http_client.h"
-
-namespace CLI {
-class App;
-}
+#include "cli/parser.h"
 
 namespace noetl::cli {
 
@@ -54,6 +51,7 @@ struct ServerOptions {
   std::string context;
   std::string session_token;
   bool gateway = false;
+  bool logs_in = false;  // has no token yet, and that is no reason to warn
 
   // Whether an address or a context was named.
   bool named() const {
@@ -61,7 +59,7 @@ struct ServerOptions {
   }
 };
 // Declares them; `options` outlives the parser.
-void AddServerOptions(CLI::App& app, ServerOptions* options);
+void AddServerOptions(Parser& parser, ServerOptions* options);
 
 struct Server {
   std::unique_ptr<HttpClient> client;

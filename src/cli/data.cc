@@ -6,11 +6,11 @@
 #include <charconv>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/clock.h"
 #include "base/time.h"
 #include "cli/node.h"
+#include "cli/parser.h"
 #include "store/directory.h"
 #include "store/sqlite/sqlite_store.h"
 
@@ -59,17 +59,17 @@ Result<store::ExecutionRow> FindBySuffix(const store::Store& store, std::string_
 
 }  // namespace
 
-void AddDataOption(CLI::App& app, std::string* directory) {
-  app.add_option("--data", *directory, "the data directory; else NOETL_DATA_DIR, else ./.noetl")
-      ->type_name("DIR");
+void AddDataOption(Parser& parser, std::string* directory) {
+  parser.Add("--data", directory, "the data directory; else NOETL_DATA_DIR, else ./.noetl")
+      .Type("DIR");
 }
 
-CLI::Option* AddIdArgument(CLI::App& app, std::string* id) {
-  return app.add_option("ID", *id, "the run: its id, at least 4 digits of its end, or `last`");
+Option AddIdArgument(Parser& parser, std::string* id) {
+  return parser.Add("ID", id, "the run: its id, at least 4 digits of its end, or `last`");
 }
 
-void AddRedactOption(CLI::App& app, bool* all) {
-  app.add_flag("--no-redact", *all, "show passwords, tokens and keys as they are stored");
+void AddRedactOption(Parser& parser, bool* all) {
+  parser.Flag("--no-redact", all, "show passwords, tokens and keys as they are stored");
 }
 
 Result<Data> FindData(const std::string& given, Console& console) {
@@ -159,6 +159,7 @@ int Complain(std::string_view command, const Error& error, Console& console) {
   };
   constexpr Code kCodes[] = {{"usage", kExitInvalid},
                              {"settings", kExitInvalid},
+                             {"timeout", kExitTimeout},
                              {"server_unreachable", kExitUnreachable},
                              {"stream_broken", kExitUnreachable},
                              {"session_expired", kExitSession}};

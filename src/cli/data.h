@@ -12,12 +12,8 @@
 #include "base/result.h"
 #include "base/settings.h"
 #include "cli/console.h"
+#include "cli/parser.h"
 #include "store/store.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 namespace noetl::cli {
 
@@ -28,11 +24,11 @@ struct Data {
 };
 
 // Declares --data; `directory` outlives the parser.
-void AddDataOption(CLI::App& app, std::string* directory);
+void AddDataOption(Parser& parser, std::string* directory);
 // Declares the ID of a run.
-CLI::Option* AddIdArgument(CLI::App& app, std::string* id);
+Option AddIdArgument(Parser& parser, std::string* id);
 // Declares --no-redact.
-void AddRedactOption(CLI::App& app, bool* all);
+void AddRedactOption(Parser& parser, bool* all);
 
 // Opens a directory for reading. One that an older version made is brought up to date first, unless
 // somebody owns it.

@@ -7,7 +7,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/text.h"
 #include "base/time.h"
@@ -16,6 +15,7 @@
 #include "cli/data.h"
 #include "cli/files.h"
 #include "cli/node.h"
+#include "cli/parser.h"
 #include "cli/table.h"
 #include "store/sqlite/sqlite_store.h"
 #include "worker/tools/registry.h"
@@ -217,10 +217,10 @@ int Doctor(const Options& options, Console& console) {
 
 }  // namespace
 
-Action DeclareDoctor(CLI::App& app) {
+Action DeclareDoctor(Parser& parser) {
   auto options = std::make_shared<Options>();
-  AddOutputOptions(app, &options->output);
-  AddDataOption(app, &options->data);
+  AddOutputOptions(parser, &options->output);
+  AddDataOption(parser, &options->data);
   return [options](Console& console) { return Doctor(*options, console); };
 }
 

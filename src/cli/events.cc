@@ -4,7 +4,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/clock.h"
 #include "base/json_io.h"
@@ -13,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/context.h"
 #include "cli/data.h"
+#include "cli/parser.h"
 #include "cli/remote/remote_runs.h"
 #include "cli/table.h"
 #include "engine/events.h"
@@ -264,26 +264,22 @@ Status ShowEvents(const Options& options, Console& console) {
 
 }  // namespace
 
-Action DeclareEvents(CLI::App& app) {
+Action DeclareEvents(Parser& parser) {
   auto options = std::make_shared<Options>();
-  AddIdArgument(app, &options->id)->required();
-  app.add_option("--type", options->types,
-                 "only events of this type; command.* means all that begin so; may be repeated")
-      ->type_name("TYPE")
-      ->expected(1)
-      ->take_all();
-  app.add_option("--step", options->step, "only events of this step")->type_name("STEP");
-  app.add_option("--after", options->after, "only events after this number")
-      ->check(CLI::NonNegativeNumber.description(""))
-      ->type_name("SEQ");
-  app.add_option("--limit", options->limit, "so many at most")
-      ->check(CLI::PositiveNumber.description(""))
-      ->type_name("N");
-  app.add_flag("-f,--follow", options->follow, "go on until the run has ended");
-  AddRedactOption(app, &options->no_redact);
-  AddOutputOptions(app, &options->output);
-  AddDataOption(app, &options->data);
-  AddServerOptions(app, &options->server);
+  AddIdArgument(parser, &options->id).Required();
+  parser
+      .Add("--type", &options->types,
+           "only events of this type; command.* means all that begin so; may be repeated")
+      .Type("TYPE")
+      .Repeated();
+  parser.Add("--step", &options->step, "only events of this step").Type("STEP");
+  parser.Add("--after", &options->after, "only events after this number").NonNegative().Type("SEQ");
+  parser.Add("--limit", &options->limit, "so many at most").Positive().Type("N");
+  parser.Flag("-f,--follow", &options->follow, "go on until the run has ended");
+  AddRedactOption(parser, &options->no_redact);
+  AddOutputOptions(parser, &options->output);
+  AddDataOption(parser, &options->data);
+  AddServerOptions(parser, &options->server);
   return [options](Console& console) {
     const Status done = ShowEvents(*options, console);
     return done ? kExitOk : Complain("events", done.error(), console);

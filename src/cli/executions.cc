@@ -5,7 +5,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/redact.h"
 #include "base/text.h"
@@ -13,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/context.h"
 #include "cli/data.h"
+#include "cli/parser.h"
 #include "cli/progress.h"
 #include "cli/remote/remote_runs.h"
 #include "cli/table.h"
@@ -164,28 +164,30 @@ Status ListHereOrThere(const Options& options, Console& console) {
 
 }  // namespace
 
-Action DeclareExecutions(CLI::App& app) {
+Action DeclareExecutions(Parser& parser) {
   auto options = std::make_shared<Options>();
-  app.add_option("--status", options->status, "only running, completed, failed or cancelled ones")
-      ->type_name("STATUS");
-  app.add_option("--path", options->path,
-                 "only runs of this playbook; a * at its end: all that "
-                 "begin so")
-      ->type_name("PATH");
-  app.add_option("--since", options->since,
-                 "only those that started after this: 30m, 2h, 3d or a "
-                 "time")
-      ->type_name("TIME");
-  app.add_option("--parent", options->parent, "only those that this run started")->type_name("ID");
-  app.add_option("--limit", options->limit, "so many at most")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}).description(""))
-      ->type_name("N")
-      ->capture_default_str();
-  app.add_flag("--all", options->all, "all of them");
-  AddRedactOption(app, &options->no_redact);
-  AddOutputOptions(app, &options->output);
-  AddDataOption(app, &options->data);
-  AddServerOptions(app, &options->server);
+  parser.Add("--status", &options->status, "only running, completed, failed or cancelled ones")
+      .Type("STATUS");
+  parser
+      .Add("--path", &options->path,
+           "only runs of this playbook; a * at its end: all that "
+           "begin so")
+      .Type("PATH");
+  parser
+      .Add("--since", &options->since,
+           "only those that started after this: 30m, 2h, 3d or a "
+           "time")
+      .Type("TIME");
+  parser.Add("--parent", &options->parent, "only those that this run started").Type("ID");
+  parser.Add("--limit", &options->limit, "so many at most")
+      .Range(1, 1'000'000)
+      .Type("N")
+      .ShowDefault();
+  parser.Flag("--all", &options->all, "all of them");
+  AddRedactOption(parser, &options->no_redact);
+  AddOutputOptions(parser, &options->output);
+  AddDataOption(parser, &options->data);
+  AddServerOptions(parser, &options->server);
   return [options](Console& console) {
     const Status done = ListHereOrThere(*options, console);
     return done ? kExitOk : Complain("executions", done.error(), console);

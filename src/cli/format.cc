@@ -2,10 +2,10 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "cli/command.h"
 #include "cli/files.h"
+#include "cli/parser.h"
 #include "playbook/format.h"
 #include "playbook/normalise.h"
 
@@ -77,14 +77,14 @@ int Format(const Options& options, Console& console) {
 
 }  // namespace
 
-Action DeclareFormat(CLI::App& app) {
+Action DeclareFormat(Parser& parser) {
   auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->files, "playbooks; directories are searched, - is standard input")
-      ->required();
-  CLI::Option* const check =
-      app.add_flag("--check", options->check, "only tell which files differ (exit code 1)");
-  app.add_flag("--write", options->write, "change the files instead of printing them")
-      ->excludes(check);
+  parser.Add("FILE", &options->files, "playbooks; directories are searched, - is standard input")
+      .Required();
+  const Option check =
+      parser.Flag("--check", &options->check, "only tell which files differ (exit code 1)");
+  parser.Flag("--write", &options->write, "change the files instead of printing them")
+      .Excludes(check);
   return [options](Console& console) { return Format(*options, console); };
 }
 

@@ -1,10 +1,10 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "cli/command.h"
 #include "cli/files.h"
+#include "cli/parser.h"
 #include "playbook/draw.h"
 
 namespace noetl::cli {
@@ -13,11 +13,11 @@ namespace {
 struct Options {
   std::string file;
   std::string svg;
-  CLI::Option* svg_option = nullptr;
+  Option svg_option;
 };
 
 int Graph(Options options, Console& console) {
-  const bool svg = options.svg_option->count() > 0;
+  const bool svg = options.svg_option.given();
   // `noetl graph --svg FILE`: the one name is the playbook.
   if (options.file.empty()) std::swap(options.file, options.svg);
   if (options.file.empty()) {
@@ -40,13 +40,13 @@ int Graph(Options options, Console& console) {
 
 }  // namespace
 
-Action DeclareGraph(CLI::App& app) {
+Action DeclareGraph(Parser& parser) {
   auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->file, "a playbook, - is standard input");
+  parser.Add("FILE", &options->file, "a playbook, - is standard input");
   options->svg_option =
-      app.add_option("--svg", options->svg, "an SVG, into this file or to the output")
-          ->expected(0, 1)
-          ->type_name("[OUT]");
+      parser.Add("--svg", &options->svg, "an SVG, into this file or to the output")
+          .ValueOptional()
+          .Type("[OUT]");
   return [options](Console& console) { return Graph(*options, console); };
 }
 

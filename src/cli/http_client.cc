@@ -33,12 +33,38 @@ struct FreeList {
   void operator()(curl_slist* list) const { curl_slist_free_all(list); }
 };
 
-bool IsTlsProblem(CURLcode code) {
-  constexpr std::array kCodes = {CURLE_SSL_CONNECT_ERROR,     CURLE_PEER_FAILED_VERIFICATION,
-                                 CURLE_SSL_CERTPROBLEM,       CURLE_SSL_CIPHER,
-                                 CURLE_SSL_CACERT_BADFILE,    CURLE_SSL_ISSUER_ERROR,
-                                 CURLE_SSL_ENGINE_INITFAILED, CURLE_SSL_CLIENTCERT};
-  return std::ranges::find(kCodes, code) != kCodes.end();
+constexpr std::string_view kAdviceServer =
+    "is it running? `noetl server` starts one; --server-url or `noetl context use` choose another";
+constexpr std::string_view kAdviceAuthority =
+    "NOETL_TLS_CA names the authority of the server's certificate";
+constexpr std::string_view kAdviceCertificate =
+    "NOETL_TLS_CLIENT_CERT and NOETL_TLS_CLIENT_KEY name what a server that asks for a certificate "
+    "is shown; it must know who signed that";
+
+struct Advice {
+  CURLcode code;
+  std::string_view text;
+};
+constexpr std::array kAdvice = {
+    Advice{CURLE_PEER_FAILED_VERIFICATION, kAdviceAuthority},
+    Advice{CURLE_SSL_CACERT_BADFILE, kAdviceAuthority},
+    Advice{CURLE_SSL_ISSUER_ERROR, kAdviceAuthority},
+    Advice{CURLE_SSL_CERTPROBLEM, kAdviceCertificate},
+    Advice{CURLE_SSL_CLIENTCERT, kAdviceCertificate},
+    Advice{CURLE_SSL_CONNECT_ERROR, "does this port speak TLS? http:// goes without"},
+};
+
+// Whether the server ended TLS with an alert. libcurl tells only in words, and since the newest TLS
+// checks the client's certificate late, as an error of reading.
+bool IsTlsAlert(std::string_view text) {
+  return text.find("SSL routines") != std::string_view::npos &&
+         text.find(" alert ") != std::string_view::npos;
+}
+
+std::string_view AdviceOn(CURLcode code, std::string_view problem) {
+  if (IsTlsAlert(problem)) return kAdviceCertificate;
+  const auto* const found = std::ranges::find(kAdvice, code, &Advice::code);
+  return found == kAdvice.end() ? kAdviceServer : found->text;
 }
 
 }  // namespace
@@ -181,13 +207,12 @@ void HttpClient::Prepare(Transfer& transfer, const std::string& method, const st
   curl_easy_setopt(handle, CURLOPT_XFERINFODATA, &transfer);
 }
 
-Error HttpClient::Unreachable(std::string_view reason, bool tls) const {
-  const std::string_view way_out =
-      tls ? "NOETL_TLS_CA names the authority of the server's certificate"
-          : "is it running? `noetl server` starts one; --server-url or `noetl context use` choose "
-            "another";
+Error HttpClient::Unreachable(int code, const Transfer& transfer) const {
+  const auto cause = static_cast<CURLcode>(code);
+  const std::string_view reason =
+      transfer.problem[0] != '\0' ? transfer.problem.data() : curl_easy_strerror(cause);
   return {"server_unreachable", fmt::format("the server at {} cannot be reached: {}\n  {}",
-                                            options_.base_url, reason, way_out)};
+                                            options_.base_url, reason, AdviceOn(cause, reason))};
 }
 
 Result<HttpAnswer> HttpClient::Perform(const std::string& method, const std::string& url,
@@ -208,11 +233,7 @@ Result<HttpAnswer> HttpClient::Perform(const std::string& method, const std::str
   const CURLcode code = curl_easy_perform(handle_);
   if (transfer.stopped) return Fail("interrupted", "interrupted");
   if (transfer.too_large) return Fail("http", "the answer of the server is too large");
-  if (code != CURLE_OK) {
-    const std::string_view reason =
-        transfer.problem[0] != '\0' ? transfer.problem.data() : curl_easy_strerror(code);
-    return std::unexpected(Unreachable(reason, IsTlsProblem(code)));
-  }
+  if (code != CURLE_OK) return std::unexpected(Unreachable(code, transfer));
   long status = 0;
   curl_easy_getinfo(handle_, CURLINFO_RESPONSE_CODE, &status);
   transfer.answer.status = static_cast<int>(status);
@@ -256,6 +277,10 @@ Result<Json> HttpClient::Post(const std::string& path, const Json& body) {
   return Body(Call("POST", path, body));
 }
 Result<Json> HttpClient::Delete(const std::string& path) { return Body(Call("DELETE", path)); }
+Result<Json> HttpClient::GetAbsolute(const std::string& path) {
+  return Body(Perform("GET", options_.base_url + path, {}));
+}
+
 Result<Json> HttpClient::PostAbsolute(const std::string& path, const Json& body) {
   return Body(Perform("POST", options_.base_url + path, body));
 }
@@ -280,21 +305,9 @@ Status HttpClient::Stream(const std::string& path, const std::string& last_event
     if (code == CURLE_OK) return {};
     return Fail("stream_broken", curl_easy_strerror(code));
   }
-  if (code != CURLE_OK)
-    return std::unexpected(Unreachable(curl_easy_strerror(code), IsTlsProblem(code)));
+  if (code != CURLE_OK) return std::unexpected(Unreachable(code, transfer));
   if (auto parsed = ParseJson(transfer.answer.text)) transfer.answer.body = *std::move(parsed);
   return std::unexpected(Refusal(transfer.answer));
-}
-
-std::string UrlPart(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       std::string_view("-._~").find(c) != std::string_view::npos;
-    if (plain) out += c;
-    else out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return out;
 }
 
 }  // namespace noetl::cli

@@ -74,6 +74,8 @@ class HttpClient {
   HttpClient& operator=(const HttpClient&) = delete;
 
   const std::string& base_url() const { return options_.base_url; }
+  // To make another client for the same server, for requests while a stream is open.
+  const HttpOptions& options() const { return options_; }
 
   // The body of a good answer. `path` comes after the prefix: "/executions/5?limit=1".
   Result<Json> Get(const std::string& path);
@@ -95,21 +97,20 @@ class HttpClient {
   // While a request waits, asked about once a second: true gives it up with "interrupted".
   void InterruptWhen(std::function<bool()> asked) { interrupted_ = std::move(asked); }
   // Paths outside of the prefix begin here: "/api/auth/login" on a gateway.
+  Result<Json> GetAbsolute(const std::string& path);
   Result<Json> PostAbsolute(const std::string& path, const Json& body);
 
  private:
   struct Transfer;
   void Prepare(Transfer& transfer, const std::string& method, const std::string& url);
   Result<HttpAnswer> Perform(const std::string& method, const std::string& url, const Json& body);
-  Error Unreachable(std::string_view reason, bool tls) const;
+  // `code` is the CURLcode of a transfer that did not get an answer.
+  Error Unreachable(int code, const Transfer& transfer) const;
   Result<Json> Body(Result<HttpAnswer> answer) const;
 
   HttpOptions options_;
   std::function<bool()> interrupted_;
   void* handle_;  // CURL*
 };
-
-// Percent-encoded for one part of a path or query.
-std::string UrlPart(std::string_view text);
 
 }  // namespace noetl::cli

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/url.h"
+
 namespace noetl::cli {
 namespace {
 
@@ -72,10 +74,10 @@ TEST(SseReader, RefusesAMessageWithoutEnd) {
   EXPECT_FALSE(good);
 }
 
-TEST(UrlPart, EncodesEverythingThatMeansSomething) {
-  EXPECT_EQ(UrlPart("a-b_c.d~e"), "a-b_c.d~e");
-  EXPECT_EQ(UrlPart("a/b c?d&e=f%#+"), "a%2Fb%20c%3Fd%26e%3Df%25%23%2B");
-  EXPECT_EQ(UrlPart("\xc3\xa9"), "%C3%A9");
+TEST(PercentEncode, EncodesEverythingThatMeansSomething) {
+  EXPECT_EQ(PercentEncode("a-b_c.d~e"), "a-b_c.d~e");
+  EXPECT_EQ(PercentEncode("a/b c?d&e=f%#+"), "a%2Fb%20c%3Fd%26e%3Df%25%23%2B");
+  EXPECT_EQ(PercentEncode("\xc3\xa9"), "%C3%A9");
 }
 
 TEST(HttpClient, TellsRefusalsApart) {

@@ -1,9 +1,9 @@
 // Commands that tell about the program itself.
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/json_io.h"
 #include "cli/command.h"
+#include "cli/parser.h"
 #include "playbook/format.h"
 
 #ifndef NOETL_VERSION
@@ -12,7 +12,7 @@
 
 namespace noetl::cli {
 
-Action DeclareSchema(CLI::App&) {
+Action DeclareSchema(Parser&) {
   return [](Console& console) {
     console.Out(WriteJsonPretty(playbook::PlaybookSchema()) + "\n");
     return kExitOk;
@@ -30,7 +30,7 @@ std::string VersionText() {
 
 std::string VersionNumber() { return NOETL_VERSION; }
 
-Action DeclareVersion(CLI::App&) {
+Action DeclareVersion(Parser&) {
   return [](Console& console) {
     console.Out(VersionText() + "\n");
     return kExitOk;

@@ -23,6 +23,14 @@ Result<Json> ReadMap(std::string_view text, std::string_view source) {
 
 }  // namespace
 
+void AddPayloadOptions(Parser& parser, PayloadOptions* options) {
+  parser.Add("--set", &options->set, "one value of the payload, JSON or text; may be repeated")
+      .Type("NAME=VALUE")
+      .Repeated();
+  parser.Add("-i,--input", &options->input, "the payload of the run, a JSON map").Type("FILE");
+  parser.Add("--payload,--workload", &options->json, "the same as text, over --input").Type("JSON");
+}
+
 Result<Json> ReadPayload(const PayloadOptions& options) {
   Json payload = Json::Object();
   if (!options.input.empty()) {

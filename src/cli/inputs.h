@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "cli/parser.h"
 #include "playbook/model.h"
 
 namespace noetl::cli {
@@ -17,6 +18,9 @@ struct PayloadOptions {
   std::string json;              // a JSON map; empty: none
   std::vector<std::string> set;  // NAME=VALUE; the value is JSON or text
 };
+
+// Declares --set, -i and --payload; `options` outlives the parser.
+void AddPayloadOptions(Parser& parser, PayloadOptions* options);
 
 // Errors have code "usage" or "file" and name the option or the file.
 Result<Json> ReadPayload(const PayloadOptions& options);

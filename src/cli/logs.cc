@@ -4,7 +4,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/clock.h"
 #include "base/json_io.h"
@@ -13,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/context.h"
 #include "cli/data.h"
+#include "cli/parser.h"
 #include "cli/remote/remote_runs.h"
 #include "cli/table.h"
 
@@ -184,18 +184,18 @@ Status ShowLogsHereOrThere(const Options& options, Console& console) {
 
 }  // namespace
 
-Action DeclareLogs(CLI::App& app) {
+Action DeclareLogs(Parser& parser) {
   auto options = std::make_shared<Options>();
-  AddIdArgument(app, &options->id)->required();
-  app.add_option("STEP", options->step, "only what this step wrote");
-  app.add_option("--stream", options->stream, "only stdout or only stderr")
-      ->check(CLI::IsMember({"stdout", "stderr"}).description(""))
-      ->type_name("NAME");
-  app.add_flag("-f,--follow", options->follow, "go on until the run has ended");
-  app.add_flag("-j,--json", options->json, "one JSON object a line for each piece of text");
-  AddRedactOption(app, &options->no_redact);
-  AddDataOption(app, &options->data);
-  AddServerOptions(app, &options->server);
+  AddIdArgument(parser, &options->id).Required();
+  parser.Add("STEP", &options->step, "only what this step wrote");
+  parser.Add("--stream", &options->stream, "only stdout or only stderr")
+      .OneOf({"stdout", "stderr"})
+      .Type("NAME");
+  parser.Flag("-f,--follow", &options->follow, "go on until the run has ended");
+  parser.Flag("-j,--json", &options->json, "one JSON object a line for each piece of text");
+  AddRedactOption(parser, &options->no_redact);
+  AddDataOption(parser, &options->data);
+  AddServerOptions(parser, &options->server);
   return [options](Console& console) {
     const Status done = ShowLogsHereOrThere(*options, console);
     return done ? kExitOk : Complain("logs", done.error(), console);

@@ -22,13 +22,17 @@ class NodeSecrets final : public conductor::SecretSource {
   // {name, type, data}; a keychain entry has the type "keychain". Any thread.
   void FindSecret(std::string alias, std::int64_t execution_id,
                   bus::ServerEnd::Loaded found) override;
+  Result<std::string> KeepInput(std::int64_t execution_id, std::string_view name,
+                                const Json& value) override;
 
  private:
+  Result<Json> FindInput(const std::string& alias) const;
   Result<vault::KeychainRequest> RequestOf(const std::string& alias,
                                            std::int64_t execution_id) const;
 
   store::Store* store_;
   vault::Vault* vault_;
+  Clock* clock_;
   vault::CurlFetcher fetcher_;
   vault::Keychain keychain_;
 };

@@ -206,6 +206,15 @@ std::vector<std::int64_t> Progress::OpenRuns() const {
   return open;
 }
 
+std::vector<std::int64_t> Progress::OpenChildren(std::int64_t parent, std::string_view step) const {
+  std::vector<std::int64_t> open;
+  for (const auto& [id, run] : runs_) {
+    const bool of_step = step.empty() || run.parent_step == step;
+    if (!run.ended && run.parent != 0 && run.parent == parent && of_step) open.push_back(id);
+  }
+  return open;
+}
+
 std::int64_t Progress::SeqOf(std::int64_t execution_id) const {
   const auto found = runs_.find(execution_id);
   return found == runs_.end() ? 0 : found->second.seq;

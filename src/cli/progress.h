@@ -80,6 +80,8 @@ class Progress {
   std::vector<std::int64_t> TakeShown();
   // Runs that are shown and have not ended.
   std::vector<std::int64_t> OpenRuns() const;
+  // Runs that are shown, were started by this step of this one (empty: any step), and have not ended.
+  std::vector<std::int64_t> OpenChildren(std::int64_t parent, std::string_view step) const;
   // Events up to this seq have been taken.
   std::int64_t SeqOf(std::int64_t execution_id) const;
   // The runs given to `Watch`, in that order.

@@ -2,12 +2,12 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/data.h"
 #include "cli/files.h"
+#include "cli/parser.h"
 #include "cli/table.h"
 #include "store/directory.h"
 #include "store/sqlite/sqlite_store.h"
@@ -131,14 +131,14 @@ Status PurgeRuns(const Options& options, Console& console) {
 
 }  // namespace
 
-Action DeclarePurge(CLI::App& app) {
+Action DeclarePurge(Parser& parser) {
   auto options = std::make_shared<Options>();
-  AddIdArgument(app, &options->id);
-  app.add_option("--older-than", options->older_than, "all runs that ended longer ago: 30d, 12h")
-      ->type_name("TIME");
-  app.add_flag("--dry-run", options->dry_run, "only say what would be removed");
-  AddOutputOptions(app, &options->output);
-  AddDataOption(app, &options->data);
+  AddIdArgument(parser, &options->id);
+  parser.Add("--older-than", &options->older_than, "all runs that ended longer ago: 30d, 12h")
+      .Type("TIME");
+  parser.Flag("--dry-run", &options->dry_run, "only say what would be removed");
+  AddOutputOptions(parser, &options->output);
+  AddDataOption(parser, &options->data);
   return [options](Console& console) {
     const Status done = PurgeRuns(*options, console);
     return done ? kExitOk : Complain("purge", done.error(), console);

@@ -6,12 +6,12 @@
 #include <thread>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "cli/backend.h"
 #include "cli/command.h"
 #include "cli/data.h"
 #include "cli/files.h"
+#include "cli/parser.h"
 #include "cli/run_watch.h"
 
 namespace noetl::cli {
@@ -26,11 +26,6 @@ struct Options {
   std::string data;
   WatchOptions watch;
 };
-
-int Complain(Console& console, const Error& error, int code) {
-  console.Err(fmt::format("noetl resume: {}\n", Advice(error)));
-  return code;
-}
 
 // Those that no open run has started.
 Result<std::vector<OpenRun>> OpenRoots(const store::Store& store) {
@@ -90,12 +85,12 @@ int RunResume(const Options& options, Console& console) {
   const auto wanted = WantedRuns(options, directory);
   if (!wanted) {
     const bool usage = wanted.error().code == "usage";
-    return Complain(console, wanted.error(), usage ? kExitInvalid : kExitFailed);
+    return Complain("resume", wanted.error(), console, usage ? kExitInvalid : kExitFailed);
   }
   const bool list = options.id.empty();
   if (wanted->empty()) {
-    if (options.watch.json) console.Out("{\"runs\":[]}\n");
-    else console.Err("nothing to resume\n");
+    if (options.watch.for_people()) console.Err("nothing to resume\n");
+    else PrintDocument(Json::Object({{"runs", Json::Array()}}), options.watch.output, console);
     return kExitOk;
   }
   const StopSignals signals;
@@ -104,14 +99,14 @@ int RunResume(const Options& options, Console& console) {
     if (run.begun) watch.Watch(run.execution_id);
   }
   auto backend = Backend::Open(directory, settings.get(), &watch);
-  if (!backend) return Complain(console, backend.error(), kExitFailed);
+  if (!backend) return Complain("resume", backend.error(), console, kExitFailed);
   WatchBegun(*wanted, (*backend)->store(), &watch);
   if (const auto run = (*backend)->store().Find(wanted->front().execution_id);
       !list && run && *run && (*run)->terminal) {
     watch.Say(fmt::format("run {} has ended already", options.id));
   }
   if (const Status waited = watch.Wait(**backend); !waited) {
-    Complain(console, waited.error(), kExitFailed);
+    Complain("resume", waited.error(), console, kExitFailed);
     console.Err("the runs have not ended; `noetl resume` continues them\n");
     return kExitFailed;
   }
@@ -120,16 +115,11 @@ int RunResume(const Options& options, Console& console) {
 
 }  // namespace
 
-Action DeclareResume(CLI::App& app) {
+Action DeclareResume(Parser& parser) {
   auto options = std::make_shared<Options>();
-  app.add_option("ID", options->id, "a run; without it, all that have not ended");
-  app.add_option("--data", options->data,
-                 "the data directory (default: NOETL_DATA_DIR, else .noetl)")
-      ->type_name("DIR");
-  app.add_flag("--json", options->watch.json, "one JSON document instead of text");
-  app.add_flag("--strict", options->watch.strict,
-               "exit code 1 also for errors that did not stop the run");
-  app.add_flag("-v,--verbose", options->watch.verbose, "show what tools write");
+  parser.Add("ID", &options->id, "a run; without it, all that have not ended");
+  AddDataOption(parser, &options->data);
+  AddWatchOptions(parser, &options->watch);
   return [options](Console& console) { return RunResume(*options, console); };
 }
 

@@ -163,13 +163,13 @@ int RunWatch::Report(const store::Store& store, bool list) {
   for (const WatchedRun* run : progress_.Watched()) {
     const int own = ExitCodeOf(*run, options_.strict);
     if (own == kExitFailed || code == kExitOk) code = own;
-    if (options_.json) documents.push_back(RunDocument(*run, load));
-    else ShowOutcome(store, *run);
+    if (options_.for_people()) ShowOutcome(store, *run);
+    else documents.push_back(RunDocument(*run, load));
   }
-  if (options_.json) {
+  if (!options_.for_people()) {
     const Json document =
         list ? Json::Object({{"runs", Json::Array(std::move(documents))}}) : documents.at(0);
-    console_->Out(WriteJson(document) + "\n");
+    PrintDocument(document, options_.output, *console_);
   }
   return code;
 }

@@ -46,10 +46,17 @@ StopSignals::~StopSignals() {
 
 bool StopSignals::Asked() { return g_stop_signals > 0; }
 
+void AddWatchOptions(Parser& parser, WatchOptions* options) {
+  AddOutputOptions(parser, &options->output);
+  parser.Flag("--strict", &options->strict,
+              "exit code 1 also for errors that did not stop the run");
+  parser.Flag("-v,--verbose", &options->verbose, "show what tools write");
+}
+
 RunWatch::RunWatch(Console* console, WatchOptions options)
     : console_(console),
       options_(options),
-      display_(console, RunDisplay::ModeFor(*console, options.json)) {}
+      display_(console, RunDisplay::ModeFor(*console, !options.for_people())) {}
 
 void RunWatch::Watch(std::int64_t execution_id) {
   const std::lock_guard lock(mutex_);

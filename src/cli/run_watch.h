@@ -17,8 +17,10 @@
 
 #include "cli/backend.h"
 #include "cli/console.h"
+#include "cli/parser.h"
 #include "cli/progress.h"
 #include "cli/run_display.h"
+#include "cli/table.h"
 #include "conductor/conductor.h"
 
 namespace noetl::cli {
@@ -27,10 +29,14 @@ inline constexpr int kExitCancelled = 3;
 inline constexpr int kExitLeft = 130;  // by the second Ctrl-C
 
 struct WatchOptions {
-  bool json = false;
+  Output output = Output::kTable;
   bool strict = false;   // errors that did not stop the run count
   bool verbose = false;  // what tools write is shown
+
+  bool for_people() const { return output == Output::kTable; }
 };
+// Declares them; `options` outlives the parser.
+void AddWatchOptions(Parser& parser, WatchOptions* options);
 
 class RunWatch final : public conductor::Listener {
  public:
@@ -44,8 +50,8 @@ class RunWatch final : public conductor::Listener {
   // followed or stopped; they are as they were.
   Status Wait(Backend& backend);
 
-  // Prints results and what went wrong; gives the exit code. `list`: several runs, so that --json
-  // has a list even when it holds one.
+  // Prints results and what went wrong; gives the exit code. `list`: several runs, so that a
+  // document has a list even when it holds one.
   int Report(const store::Store& store, bool list);
 
   void OnEvents(const store::ExecutionRow& execution,
@@ -77,7 +83,7 @@ class RunWatch final : public conductor::Listener {
 
 // What is behind the reference of a stored result.
 using LoadResult = std::function<Result<Json>(const std::string& ref)>;
-// The one document of --json.
+// The one document of -o json.
 Json RunDocument(const WatchedRun& run, const LoadResult& load);
 int ExitCodeOf(const WatchedRun& run, bool strict);
 // How a run ended, for people; then its result.

@@ -5,15 +5,16 @@
 #include <optional>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/json_io.h"
 #include "base/redact.h"
 #include "base/time.h"
+#include "base/url.h"
 #include "cli/command.h"
 #include "cli/context.h"
 #include "cli/data.h"
 #include "cli/files.h"
+#include "cli/parser.h"
 #include "cli/progress.h"
 #include "cli/remote/remote_runs.h"
 #include "cli/remote/remote_show.h"
@@ -439,7 +440,7 @@ Status ShowThere(const Options& options, HttpClient& client, Console& console) {
       .find = [](std::int64_t) -> Result<std::optional<store::CommandRow>> { return std::nullopt; },
       .load =
           [&](const std::string& ref) {
-            return client.Get("/result/resolve?ref=" + UrlPart(ref));
+            return client.Get("/result/resolve?ref=" + PercentEncode(ref));
           }};
   NOETL_ASSIGN(source.view, ViewRemoteRun(client, id, !options.no_redact));
   store::ExecutionFilter filter;
@@ -456,14 +457,14 @@ Status Show(const Options& options, Console& console) {
 
 }  // namespace
 
-Action DeclareShow(CLI::App& app) {
+Action DeclareShow(Parser& parser) {
   auto options = std::make_shared<Options>();
-  AddIdArgument(app, &options->id)->required();
-  app.add_flag("--result", options->result, "only the result, all of it");
-  AddRedactOption(app, &options->no_redact);
-  AddOutputOptions(app, &options->output);
-  AddDataOption(app, &options->data);
-  AddServerOptions(app, &options->server);
+  AddIdArgument(parser, &options->id).Required();
+  parser.Flag("--result", &options->result, "only the result, all of it");
+  AddRedactOption(parser, &options->no_redact);
+  AddOutputOptions(parser, &options->output);
+  AddDataOption(parser, &options->data);
+  AddServerOptions(parser, &options->server);
   return [options](Console& console) {
     const Status done = Show(*options, console);
     return done ? kExitOk : Complain("show", done.error(), console);

@@ -3,13 +3,13 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/json_io.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/files.h"
 #include "cli/inputs.h"
+#include "cli/parser.h"
 #include "sim/simulate.h"
 #include "sim/simulate_faults.h"
 #include "sim/text_file.h"
@@ -192,26 +192,20 @@ int RunSimulation(const Options& options, Console& console) {
 
 }  // namespace
 
-Action DeclareSimulate(CLI::App& app) {
+Action DeclareSimulate(Parser& parser) {
   auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->file, "a playbook; others of its directory can be called by it")
-      ->required();
-  app.add_option("--seeds", options->seeds, "one run for each of these numbers")
-      ->type_name("A..B")
-      ->capture_default_str();
-  app.add_option("--script", options->script, "what tools answer, as in the script of a text test")
-      ->type_name("FILE");
-  app.add_option("--input", options->payload.input, "the payload of the run, a JSON map")
-      ->type_name("FILE");
-  app.add_option("--set", options->payload.set,
-                 "one value of the payload, JSON or text; may be repeated")
-      ->type_name("NAME=VALUE")
-      ->expected(1)
-      ->take_all();
-  app.add_flag("--faults", options->faults,
-               "run the whole machine and let everything go wrong: crashes, lost reports, a full "
-               "disk; results must not change");
-  app.add_flag("--json", options->json, "one JSON document instead of text");
+  parser.Add("FILE", &options->file, "a playbook; others of its directory can be called by it")
+      .Required();
+  parser.Add("--seeds", &options->seeds, "one run for each of these numbers")
+      .Type("A..B")
+      .ShowDefault();
+  parser.Add("--script", &options->script, "what tools answer, as in the script of a text test")
+      .Type("FILE");
+  AddPayloadOptions(parser, &options->payload);
+  parser.Flag("--faults", &options->faults,
+              "run the whole machine and let everything go wrong: crashes, lost reports, a full "
+              "disk; results must not change");
+  parser.Flag("--json", &options->json, "one JSON document instead of text");
   return [options](Console& console) { return RunSimulation(*options, console); };
 }
 

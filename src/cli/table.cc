@@ -10,12 +10,12 @@
 #include <numeric>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/check.h"
 #include "base/json_io.h"
 #include "base/text.h"
 #include "base/time.h"
+#include "cli/parser.h"
 
 namespace noetl::cli {
 
@@ -208,16 +208,16 @@ Style StyleOfStatus(std::string_view status) {
   return Style::kYellow;
 }
 
-void AddOutputOptions(CLI::App& app, Output* output) {
+void AddOutputOptions(Parser& parser, Output* output) {
   static const std::map<std::string, Output> kNames = {
       {"table", Output::kTable}, {"json", Output::kJson}, {"yaml", Output::kYaml}};
-  app.add_option_function<std::string>(
-         "-o,--output", [output](const std::string& name) { *output = kNames.at(name); },
-         "table, json or yaml")
-      ->check(CLI::IsMember({"table", "json", "yaml"}).description(""))
-      ->type_name("FORMAT");
-  app.add_flag_function(
-      "-j,--json", [output](std::int64_t) { *output = Output::kJson; }, "the same as -o json");
+  parser
+      .Add(
+          "-o,--output", [output](const std::string& name) { *output = kNames.at(name); },
+          "table, json or yaml")
+      .OneOf({"table", "json", "yaml"})
+      .Type("FORMAT");
+  parser.Flag("-j,--json", [output] { *output = Output::kJson; }, "the same as -o json");
 }
 
 std::string WriteYaml(const Json& value) {

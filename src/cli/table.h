@@ -12,10 +12,7 @@
 
 #include "base/json.h"
 #include "cli/console.h"
-
-namespace CLI {
-class App;
-}
+#include "cli/parser.h"
 
 namespace noetl::cli {
 
@@ -67,7 +64,7 @@ Style StyleOfStatus(std::string_view status);
 
 enum class Output { kTable, kJson, kYaml };
 // Declares --json and -o; `output` outlives the parser.
-void AddOutputOptions(CLI::App& app, Output* output);
+void AddOutputOptions(Parser& parser, Output* output);
 
 // As block YAML that reads back as the same value.
 std::string WriteYaml(const Json& value);

@@ -1,10 +1,10 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "cli/command.h"
 #include "cli/files.h"
+#include "cli/parser.h"
 #include "sim/text_run.h"
 
 namespace noetl::cli {
@@ -57,10 +57,10 @@ int Test(const Options& options, Console& console) {
 
 }  // namespace
 
-Action DeclareTest(CLI::App& app) {
+Action DeclareTest(Parser& parser) {
   auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->paths, "tests; directories are searched for *.test")->required();
-  app.add_flag("-v,--verbose", options->verbose, "name the tests that pass, too");
+  parser.Add("FILE", &options->paths, "tests; directories are searched for *.test").Required();
+  parser.Flag("-v,--verbose", &options->verbose, "name the tests that pass, too");
   return [options](Console& console) { return Test(*options, console); };
 }
 

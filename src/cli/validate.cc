@@ -1,11 +1,11 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/json_io.h"
 #include "cli/command.h"
 #include "cli/files.h"
+#include "cli/parser.h"
 
 namespace noetl::cli {
 namespace {
@@ -68,12 +68,12 @@ int Validate(const Options& options, Console& console) {
 
 }  // namespace
 
-Action DeclareValidate(CLI::App& app) {
+Action DeclareValidate(Parser& parser) {
   auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->files, "playbooks; directories are searched, - is standard input")
-      ->required();
-  app.add_flag("--json", options->json, "one JSON document instead of text");
-  app.add_flag("--strict", options->strict, "warnings count as errors");
+  parser.Add("FILE", &options->files, "playbooks; directories are searched, - is standard input")
+      .Required();
+  parser.Flag("--json", &options->json, "one JSON document instead of text");
+  parser.Flag("--strict", &options->strict, "warnings count as errors");
   return [options](Console& console) { return Validate(*options, console); };
 }
 

@@ -1,12 +1,12 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/json_io.h"
 #include "cli/command.h"
 #include "cli/data.h"
 #include "cli/files.h"
+#include "cli/parser.h"
 #include "cli/table.h"
 #include "store/chain.h"
 
@@ -106,12 +106,12 @@ Result<bool> VerifyRuns(const Options& options, Console& console) {
 
 }  // namespace
 
-Action DeclareVerify(CLI::App& app) {
+Action DeclareVerify(Parser& parser) {
   auto options = std::make_shared<Options>();
-  AddIdArgument(app, &options->id)
-      ->description("the run: its id, at least 4 digits of its end, or `last`; none: all runs");
-  AddOutputOptions(app, &options->output);
-  AddDataOption(app, &options->data);
+  AddIdArgument(parser, &options->id)
+      .Meaning("the run: its id, at least 4 digits of its end, or `last`; none: all runs");
+  AddOutputOptions(parser, &options->output);
+  AddDataOption(parser, &options->data);
   return [options](Console& console) {
     const Result<bool> good = VerifyRuns(*options, console);
     if (!good) return Complain("verify", good.error(), console);

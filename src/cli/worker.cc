@@ -1,4 +1,5 @@
-// `noetl worker`: runs commands of a server in this process until it is told to stop.
+// `noetl worker`: runs commands of a server in this process until it is told to stop; `noetl worker
+// start` and `stop`: the same in the background.
 
 #include <pthread.h>
 #include <signal.h>
@@ -12,16 +13,20 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <CLI/CLI.hpp>
 
 #include "base/check.h"
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/sha256.h"
+#include "cli/background.h"
 #include "cli/command.h"
+#include "cli/data.h"
 #include "cli/node.h"
+#include "cli/parser.h"
+#include "cli/pid_file.h"
 #include "worker/process.h"
 #include "worker/remote/link.h"
+#include "worker/remote/status_page.h"
 #include "worker/tools/registry.h"
 #include "worker/worker.h"
 
@@ -105,10 +110,18 @@ Result<worker::RemoteOptions> RemoteOptionsOf(const Settings& settings) {
   options.hostname = HostName();
   options.version = VersionNumber();
   options.slots = static_cast<int>(settings.Int("WORKER_MAX_CONCURRENT"));
+  options.sealed_credentials = settings.Bool("NOETL_SEALED_CREDENTIALS");
   options.heartbeat_ms = settings.DurationMs("WORKER_HEARTBEAT_INTERVAL");
   options.drain_ms = settings.DurationMs("NOETL_WORKER_DRAIN_TIMEOUT_SECONDS");
   return options;
 }
+
+// Workers that are given the same folder use folders in it, from the second on.
+std::string StateFolder(const std::string& state, int number) {
+  return number == 1 ? state : fmt::format("{}/{}", state, number);
+}
+
+std::string PidPath(const std::string& folder) { return folder + "/worker.pid"; }
 
 // A worker with its tools and its server, on the thread that runs it.
 class RemoteNode {
@@ -119,7 +132,7 @@ class RemoteNode {
   RemoteNode& operator=(const RemoteNode&) = delete;
 
   // Serves until it has been told to end; the reason when it could not begin.
-  Status Run(const SignalWatch& signals, Console& console);
+  Status Run(const SignalWatch& signals, const Greet& greet);
 
  private:
   RemoteNode() = default;
@@ -130,19 +143,21 @@ class RemoteNode {
   SystemClock clock_;
   worker::RemoteOptions options_;
   std::string state_;
+  std::unique_ptr<PidFile> pid_file_;
   std::unique_ptr<SnowflakeIds> ids_;
   EventLoop loop_;
   std::unique_ptr<worker::Supervisor> supervisor_;
   std::unique_ptr<worker::ToolRegistry> tools_;
   std::unique_ptr<worker::RemoteLink> link_;
   std::unique_ptr<worker::Worker> worker_;
+  std::unique_ptr<worker::StatusListener> status_page_;
   Status outcome_;
 };
 
 // The first folder that no other worker uses. What its former user left there is delivered.
 Status RemoteNode::OpenLink(worker::RemoteOptions options, const std::string& state) {
   for (int i = 1; i <= kStateFoldersMax; ++i) {
-    state_ = i == 1 ? state : fmt::format("{}/{}", state, i);
+    state_ = StateFolder(state, i);
     options.spool_file = state_ + "/events.wal";
     auto link = worker::RemoteLink::Open(options, &loop_, &clock_, ids_.get());
     if (link) {
@@ -163,6 +178,7 @@ Result<std::unique_ptr<RemoteNode>> RemoteNode::Open(const Settings& settings) {
                                    : MachineIdFrom(options.worker_id);
   NOETL_ASSIGN(node->ids_, SnowflakeIds::Create(node->clock_, machine));
   NOETL_TRY(node->OpenLink(std::move(options), settings.Text("NOETL_WORKER_STATE_DIR")));
+  NOETL_ASSIGN(node->pid_file_, PidFile::Take(PidPath(node->state_), node->options_.worker_id));
   NOETL_ASSIGN(node->supervisor_, worker::Supervisor::Create(&node->loop_, node->state_ + "/run"));
   node->tools_ = std::make_unique<worker::ToolRegistry>(worker::ToolSetup{
       .loop = &node->loop_, .supervisor = node->supervisor_.get(), .settings = &settings});
@@ -170,10 +186,13 @@ Result<std::unique_ptr<RemoteNode>> RemoteNode::Open(const Settings& settings) {
       WorkerOptionsOf(settings, node->options_.worker_id), &node->loop_, &node->clock_,
       node->ids_.get(), node->tools_.get(), node->link_.get());
   node->link_->Attach(node->worker_.get());
+  NOETL_ASSIGN(node->status_page_,
+               worker::OpenStatusPage(&node->loop_, node->link_.get(), settings));
   return node;
 }
 
 RemoteNode::~RemoteNode() {
+  status_page_.reset();
   worker_.reset();
   tools_.reset();
   link_.reset();
@@ -193,8 +212,8 @@ void RemoteNode::Drain() {
   link_->Drain([this] { worker_->StopAll([this] { loop_.Stop(); }); });
 }
 
-Status RemoteNode::Run(const SignalWatch& signals, Console& console) {
-  console.Out(Greeting());
+Status RemoteNode::Run(const SignalWatch& signals, const Greet& greet) {
+  greet(Greeting());
   int seen = 0;
   loop_.Watch(signals.descriptor(), EventLoop::kReadable, [&](unsigned) {
     seen += signals.Take();
@@ -215,8 +234,7 @@ Status RemoteNode::Run(const SignalWatch& signals, Console& console) {
   return std::move(outcome_);
 }
 
-int RunWorker(const Options& options, Console& console) {
-  const SignalWatch signals;
+std::unique_ptr<Settings> SettingsOf(const Options& options, Console& console) {
   Settings::Variables overrides;
   if (!options.server.empty()) overrides["NOETL_SERVER_URL"] = options.server;
   if (!options.pools.empty())
@@ -224,40 +242,115 @@ int RunWorker(const Options& options, Console& console) {
   if (options.slots > 0) overrides["WORKER_MAX_CONCURRENT"] = std::to_string(options.slots);
   if (!options.name.empty()) overrides["WORKER_ID"] = options.name;
   if (!options.state.empty()) overrides["NOETL_WORKER_STATE_DIR"] = options.state;
-  const auto settings = LoadSettings(overrides, console);
+  return LoadSettings(overrides, console);
+}
+
+int RunWorker(const Options& options, Console& console, const Greet& greet) {
+  const SignalWatch signals;
+  const auto settings = SettingsOf(options, console);
   if (!settings) return kExitInvalid;
   ConfigureLog(LogOptions::From(*settings));
   auto node = RemoteNode::Open(*settings);
   Status status =
-      node ? (*node)->Run(signals, console) : Status(std::unexpected(std::move(node).error()));
-  if (status) return kExitOk;
-  console.Err(fmt::format("noetl worker: {}\n", status.error().message));
-  return status.error().code == "settings" ? kExitInvalid : kExitFailed;
+      node ? (*node)->Run(signals, greet) : Status(std::unexpected(std::move(node).error()));
+  return status ? kExitOk : Complain("worker", status.error(), console);
+}
+
+// ---- in the background
+
+int StartWorker(const Options& options, Console& console) {
+  const auto settings = SettingsOf(options, console);
+  if (!settings) return kExitInvalid;
+  return StartInBackground(
+      {.what = "worker", .log = settings->Text("NOETL_WORKER_STATE_DIR") + "/worker.log"},
+      [&](Console& own, const Greet& greet) { return RunWorker(options, own, greet); }, console);
+}
+
+struct RunningWorker {
+  std::string pid_path;
+  Service service;
+};
+
+// The workers whose state is in this folder.
+Result<std::vector<RunningWorker>> RunningWorkers(const std::string& state) {
+  std::vector<RunningWorker> running;
+  for (int i = 1; i <= kStateFoldersMax; ++i) {
+    const std::string path = PidPath(StateFolder(state, i));
+    NOETL_ASSIGN(const auto service, FindService(path));
+    if (service) running.push_back({path, *service});
+  }
+  return running;
+}
+
+Status StopWorker(const Options& options, const StopOptions& stop, Console& console) {
+  const auto settings = SettingsOf(options, console);
+  if (!settings) return Fail("settings", "the settings above are wrong");
+  const std::string& state = settings->Text("NOETL_WORKER_STATE_DIR");
+  const std::string& name = settings->Text("WORKER_ID");
+  NOETL_ASSIGN(std::vector<RunningWorker> running, RunningWorkers(state));
+  if (!name.empty())
+    std::erase_if(running, [&](const RunningWorker& one) { return one.service.name != name; });
+  if (running.empty()) {
+    return Fail("not_found",
+                fmt::format("no worker{} has its state in {}; --state DIR names another folder",
+                            name.empty() ? "" : fmt::format(" '{}'", name), state));
+  }
+  if (running.size() > 1) {
+    std::vector<std::string_view> names;
+    for (const RunningWorker& one : running) names.push_back(one.service.name);
+    return Fail("usage", fmt::format("several workers have their state in {}: --name says which of "
+                                     "{}",
+                                     state, fmt::join(names, ", ")));
+  }
+  return StopService("worker", running[0].pid_path, running[0].service, stop, console);
+}
+
+Action DeclareStop(Parser& parser, const std::shared_ptr<Options>& options) {
+  auto stop = std::make_shared<StopOptions>();
+  AddStopOptions(parser, stop.get());
+  return [options, stop](Console& console) {
+    const Status done = StopWorker(*options, *stop, console);
+    return done ? kExitOk : Complain("worker stop", done.error(), console);
+  };
 }
 
 }  // namespace
 
-Action DeclareWorker(CLI::App& app) {
+Action DeclareWorker(Parser& parser) {
   auto options = std::make_shared<Options>();
-  app.add_option("--server", options->server,
-                 "address of the server (default: NOETL_SERVER_URL, http://localhost:8082)")
-      ->type_name("URL");
-  app.add_option("--pool", options->pools,
-                 "take commands of this pool only; may be repeated (default: "
-                 "NOETL_WORKER_POOLS, else all)")
-      ->allow_extra_args(false)
-      ->type_name("POOL");
-  app.add_option("--slots", options->slots,
-                 "commands that run at once (default: WORKER_MAX_CONCURRENT, 4)")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--name", options->name,
-                 "name of this worker (default: WORKER_ID, else a new one)")
-      ->type_name("ID");
-  app.add_option("--state", options->state,
-                 "folder for results that could not be delivered (default: "
-                 "NOETL_WORKER_STATE_DIR)")
-      ->type_name("DIR");
-  return [options](Console& console) { return RunWorker(*options, console); };
+  parser
+      .Add("--server", &options->server,
+           "address of the server (default: NOETL_SERVER_URL, http://localhost:8082)")
+      .Type("URL");
+  parser
+      .Add("--pool", &options->pools,
+           "take commands of this pool only; may be repeated (default: "
+           "NOETL_WORKER_POOLS, else all)")
+      .Repeated()
+      .Type("POOL");
+  parser
+      .Add("-m,--slots,--max-workers", &options->slots,
+           "commands that run at once (default: WORKER_MAX_CONCURRENT, 4)")
+      .Positive()
+      .Type("N");
+  parser
+      .Add("-n,--name", &options->name, "name of this worker (default: WORKER_ID, else a new one)")
+      .Type("ID");
+  parser
+      .Add("--state", &options->state,
+           "folder for results that could not be delivered (default: "
+           "NOETL_WORKER_STATE_DIR)")
+      .Type("DIR");
+  return parser
+      .Verb("start", "the same in the background; its log is worker.log in the folder of the state",
+            [&](Parser&) -> Action {
+              return [options](Console& console) { return StartWorker(*options, console); };
+            })
+      .Verb("stop", "let a worker of this machine finish its commands and end",
+            [&](Parser& verb) { return DeclareStop(verb, options); })
+      .VerbAction([options](Console& console) {
+        return RunWorker(*options, console, [&](const std::string& text) { console.Out(text); });
+      });
 }
 
 }  // namespace noetl::cli

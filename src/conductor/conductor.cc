@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/shard.h"
 #include "conductor/lane.h"
+#include "conductor/secret_inputs.h"
 
 namespace noetl::conductor {
 
@@ -50,6 +51,12 @@ std::size_t Conductor::cached() const {
   return sum;
 }
 
+ConductorStats Conductor::Stats() const {
+  ConductorStats stats;
+  for (const auto& lane : lanes_) lane->tallies().AddTo(stats);
+  return stats;
+}
+
 bool Conductor::IsStored(std::int64_t execution_id) const {
   const auto row = options_.store->Find(execution_id);
   return row && *row;
@@ -78,6 +85,12 @@ void Conductor::Start(StartCall call, Started started) {
       };
     }
   }
+  // Starting a run that exists changes nothing, its secrets neither.
+  if (fresh || !IsStored(id)) {
+    const Status hidden =
+        HideSecretInputs(*playbook->playbook, *options_.store, options_.secrets, &call);
+    if (!hidden) return started(std::unexpected(hidden.error()));
+  }
   lane.Deliver(id, StartMail{std::move(call), *std::move(playbook), fresh, std::move(started)});
 }
 
@@ -91,8 +104,19 @@ std::optional<Error> Conductor::AdmitStart() {
     if (now_us - since_us < kStandingQueueUs) return std::nullopt;
   }
   starts_.fetch_sub(1, std::memory_order_relaxed);
+  return RefuseStart(now_us);
+}
+
+std::optional<Error> Conductor::RefusesStarts() {
+  if (starts_.load(std::memory_order_relaxed) < kStartsOnTheirWay) return std::nullopt;
+  const std::int64_t now_us = options_.clock->MonotonicMicros() + 1;
+  if (now_us >= refusing_until_.load(std::memory_order_relaxed)) return std::nullopt;
+  return RefuseStart(now_us);
+}
+
+Error Conductor::RefuseStart(std::int64_t now_us) {
   refusing_until_.store(now_us + kRefusingUs, std::memory_order_relaxed);
-  return Error{"overloaded", "more runs are started than can be stored; try again in a moment"};
+  return {"overloaded", "more runs are started than can be stored; try again in a moment"};
 }
 
 void Conductor::EndStart() {
@@ -239,7 +263,9 @@ void Conductor::OnTimer() {
   armed_ = 0;
   const std::int64_t now_us = options_.clock->NowMicros();
   const auto due = options_.store->DueTimers(now_us, kPage);
+  Tallies& tallies = lanes_.front()->tallies();  // we are on its thread
   if (!due) {
+    tallies.Add(Tally::kTimerLooksFailed);
     LogError("timers cannot be read; trying again", {{"error", due.error().message}});
     return ArmTimer(now_us + kRetryUsMax);
   }
@@ -247,6 +273,7 @@ void Conductor::OnTimer() {
     LaneOf(row.execution_id).Deliver(row.execution_id, TimerMail{row.timer});
   if (Status routed = RouteStored(); !routed)
     LogError("messages cannot be read", {{"error", routed.error().message}});
+  if (static_cast<std::int64_t>(due->size()) == kPage) tallies.Add(Tally::kTimerLooksFull);
   // What was just fired is still stored until its run has acted on it.
   const auto next = options_.store->NextDueUs(now_us);
   if (next && *next) ArmTimer(**next);

@@ -31,6 +31,7 @@
 #include "conductor/fleet.h"
 #include "conductor/leases.h"
 #include "conductor/playbooks.h"
+#include "conductor/tally.h"
 #include "conductor/worker_calls.h"
 #include "engine/state.h"
 #include "store/store.h"
@@ -59,6 +60,10 @@ class SecretSource {
   virtual ~SecretSource() = default;
   virtual void FindSecret(std::string alias, std::int64_t execution_id,
                           bus::ServerEnd::Loaded found) = 0;
+  // Keeps a secret input of a run until the run is removed. Gives the alias that finds it, as
+  // {name, type: "input", data: {value}}; the same one when it is kept again.
+  virtual Result<std::string> KeepInput(std::int64_t execution_id, std::string_view name,
+                                        const Json& value) = 0;
 };
 
 struct StartCall {
@@ -74,6 +79,8 @@ struct StartCall {
   std::int64_t depth = 0;
   std::string pool;
   Json trace;
+  // Besides those of its parent a run may be given the secret inputs of this one.
+  std::int64_t secrets_of = 0;
   bool patient = false;  // not refused because others wait; whoever sets it starts few at a time
 };
 
@@ -116,6 +123,8 @@ class Conductor final : public bus::ServerEnd {
 
   using Started = std::move_only_function<void(Result<std::int64_t>)>;
   void Start(StartCall call, Started started);
+  // Why a start would be refused just now, for callers that have not read it yet. Any thread.
+  std::optional<Error> RefusesStarts();
 
   struct CancelAnswer {
     bool cancelled = false;  // false: it had ended already
@@ -157,6 +166,13 @@ class Conductor final : public bus::ServerEnd {
     return dispatch_.WaitingByPool();
   }
 
+  // Commands that workers were told of, by pool.
+  std::vector<std::pair<std::string, std::int64_t>> ToldByPool() const {
+    return dispatch_.ToldByPool();
+  }
+  // What the lanes have counted so far.
+  ConductorStats Stats() const;
+
   // bus::ServerEnd
   void Send(bus::Report report, Sent sent) override;
   void Load(std::string ref, Loaded loaded) override;
@@ -175,6 +191,7 @@ class Conductor final : public bus::ServerEnd {
   Lane& LaneOf(std::int64_t execution_id);
   // Counts a start, or tells why it is refused.
   std::optional<Error> AdmitStart();
+  Error RefuseStart(std::int64_t now_us);
   void EndStart();
   void Route(store::MessageRow message);
   // Routes every message that is stored; those on their way already do no harm twice.

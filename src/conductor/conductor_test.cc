@@ -133,6 +133,21 @@ TEST(Conductor, ARestartTakesBackWhatTheDeadProcessHeld) {
   EXPECT_EQ(machine.Row(id).status, "COMPLETED");
 }
 
+TEST(Conductor, OnlyTheHolderOfACommandMayReport) {
+  Machine machine;
+  machine.Register("two", kTwoSteps);
+  const std::int64_t id = machine.Start("two").value();
+  const std::string before = machine.Types(id);
+  bus::Report stranger = machine.Success(machine.worker->held.front(), Json::Object());
+  stranger.worker_id = "inproc-stranger";
+  EXPECT_EQ(machine.Send(std::move(stranger)).error().code, "stale_claim");
+  bus::Report stale = machine.Success(machine.worker->held.front(), Json::Object());
+  ++stale.claim_token;
+  EXPECT_EQ(machine.Send(std::move(stale)).error().code, "stale_claim");
+  EXPECT_EQ(machine.Types(id), before);
+  EXPECT_TRUE(machine.Complete("start").has_value());
+}
+
 TEST(Conductor, ARepeatedReportIsAnsweredAsTheFirst) {
   Machine machine;
   machine.Register("two", kTwoSteps);
@@ -283,6 +298,28 @@ workflow:
   EXPECT_TRUE(machine.store->DueTimers(INT64_MAX, 10).value().empty());
 }
 
+TEST(Conductor, ATimerThatHasFiredIsGoneThoughItsRunGoesOn) {
+  Machine machine;
+  machine.Register("slow", R"(
+apiVersion: noetl.io/v10
+kind: Playbook
+metadata: {name: slow, path: slow}
+workflow:
+  - step: start
+    spec: {policy: {lifecycle: {deadline_s: 60}}}
+    tool: {kind: noop}
+    next: {arcs: [{step: instead, when: "{{ event.name == 'call.error' }}"}]}
+  - step: instead
+    tool: {kind: noop}
+)");
+  const std::int64_t id = machine.Start("slow").value();
+  machine.reactor->Advance(61'000'000);
+  ASSERT_EQ(machine.worker->held.back().step, "instead");
+  EXPECT_TRUE(machine.store->DueTimers(INT64_MAX, 10).value().empty());
+  EXPECT_TRUE(machine.Complete("instead").has_value());
+  EXPECT_TRUE(machine.Row(id).terminal);
+}
+
 // ---- many at once
 
 TEST(Conductor, AThousandConcurrentStepsShareTheirSyncs) {
@@ -431,8 +468,14 @@ TEST(Conductor, ADamagedSnapshotIsIgnored) {
   machine.Register("loop", kLoop);
   const std::int64_t id = machine.Start("loop", Json::Object({{"count", 300}})).value();
   for (int i = 0; i < 150; ++i) ASSERT_TRUE(machine.Complete("start", Json(i)).has_value());
-  const std::int64_t head = machine.Row(id).head;
-  for (const std::string text : {"", "{}", "{\"schema\":1}"}) {
+  for (std::string text : {"", "{}", "{\"schema\":1}", "future"}) {
+    const std::int64_t head = machine.Row(id).head;
+    if (text == "future") {  // further than the log
+      engine::State state;
+      for (const engine::Event& event : machine.Events(id)) engine::Fold(state, event);
+      ++state.seq;
+      text = engine::WriteSnapshot(state);
+    }
     store::UnitRows unit;
     unit.execution_id = id;
     unit.snapshot = {id, head, machine.Row(id).last_event_id, text};

@@ -64,6 +64,7 @@ void Conductor::Lease(LeaseCall call, std::move_only_function<void(std::vector<C
         return !lease || lease->worker_id != call.worker_id ||
                lease->claim_token != claimed.grant.claim_token;
       });
+      for (Claimed& claimed : answer) claimed.repeated = true;
       return done(std::move(answer));
     }
     question = {call.request_id, poll, {}};
@@ -196,6 +197,9 @@ void Conductor::OnWorkers() {
   workers_due_us_.store(0, std::memory_order_relaxed);
   const std::int64_t now_us = options_.clock->MonotonicMicros();
   const std::vector<conductor::Lease> expired = leases_.Expired(now_us, kExpiredMax);
+  Tallies& tallies = lanes_.front()->tallies();  // we are on its thread
+  tallies.Add(Tally::kLeasesEnded, std::ssize(expired));
+  if (expired.size() == kExpiredMax) tallies.Add(Tally::kLeaseLooksFull);
   for (const conductor::Lease& lease : expired) {
     ReturnMail mail;
     mail.lease = lease;

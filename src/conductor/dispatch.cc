@@ -49,8 +49,19 @@ std::optional<Seat> Dispatch::Take(std::string_view pool, std::string_view kind)
   const auto line = lines_.find(pool);
   if (line != lines_.end() && !line->second.empty()) return std::nullopt;
   std::optional<Seat> seat = TakeLocked(pool, kind);
+  if (seat) CountTold(pool);
   if (!dead_.empty()) ExpireDead(lock);
   return seat;
+}
+
+void Dispatch::CountTold(std::string_view pool) {
+  if (told_last_ == told_.end() || told_last_->first != pool) {
+    told_last_ = told_.find(pool);
+    const bool full = told_.size() >= kPoolsToldMax;
+    if (told_last_ == told_.end())
+      told_last_ = told_.try_emplace(full ? "other" : std::string(pool)).first;
+  }
+  ++told_last_->second;
 }
 
 void Dispatch::ExpireDead(std::unique_lock<std::mutex>& lock) {
@@ -84,6 +95,7 @@ std::optional<std::pair<Dispatch::Waiting, Seat>> Dispatch::NextLocked() {
       if (!seat) continue;
       std::pair<Waiting, Seat> next(std::move(waiting[i]), *std::move(seat));
       waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(i));
+      CountTold(line->first);
       return next;
     }
     ++line;
@@ -99,6 +111,7 @@ std::optional<Dispatch::Waiting> Dispatch::NextFor(const Seat& seat) {
       if (!Serves(*seat.poll, pool, waiting[i].kind)) continue;
       Waiting next = std::move(waiting[i]);
       waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(i));
+      CountTold(pool);
       return next;
     }
   }
@@ -220,6 +233,11 @@ std::size_t Dispatch::waiting() const {
   std::size_t count = 0;
   for (const auto& [pool, line] : lines_) count += line.size();
   return count;
+}
+
+std::vector<std::pair<std::string, std::int64_t>> Dispatch::ToldByPool() const {
+  const std::lock_guard lock(mutex_);
+  return {told_.begin(), told_.end()};
 }
 
 std::vector<std::pair<std::string, std::size_t>> Dispatch::WaitingByPool() const {

@@ -89,6 +89,8 @@ class Dispatch {
 
   std::size_t waiting() const;
   std::vector<std::pair<std::string, std::size_t>> WaitingByPool() const;
+  // How often a command of a pool got a seat; pools beyond kPoolsToldMax are together as "other".
+  std::vector<std::pair<std::string, std::int64_t>> ToldByPool() const;
 
  private:
   std::optional<Seat> TakeLocked(std::string_view pool, std::string_view kind);
@@ -97,12 +99,15 @@ class Dispatch {
   void ExpireDead(std::unique_lock<std::mutex>& lock);
   static bool Serves(const Poll& poll, std::string_view pool, std::string_view kind);
   static bool HasRoom(const Poll& poll);
+  void CountTold(std::string_view pool);
   // Takes the poll out when it is complete; `done` is then called without the lock.
   bool CompleteLocked(const std::shared_ptr<Poll>& poll);
   static void Answer(Poll& poll);
 
   // Commands of a line that are looked at for a poll that does not take every kind.
   static constexpr std::size_t kLookAhead = 256;
+  // Pools have names that users choose.
+  static constexpr std::size_t kPoolsToldMax = 256;
 
   mutable std::mutex mutex_;
   int free_ = 0;
@@ -110,6 +115,9 @@ class Dispatch {
   std::map<std::string, std::deque<Waiting>, std::less<>> lines_;  // by pool
   std::list<std::shared_ptr<Poll>> polls_;  // the one that waits longest first
   std::vector<std::shared_ptr<Poll>> dead_;
+  using Told = std::map<std::string, std::int64_t, std::less<>>;
+  Told told_;
+  Told::iterator told_last_ = told_.end();  // most commands are of the pool of the one before
 };
 
 }  // namespace noetl::conductor

@@ -95,7 +95,9 @@ void Lane::Drain() {
   for (auto& [id, mail] : mails) {
     if (std::holds_alternative<StartMail>(mail)) --starts_waiting_;
     if (std::holds_alternative<PostMail>(mail)) --posts_waiting_;
-    Touch(id).mail.push_back(std::move(mail));
+    Execution& execution = Touch(id);
+    if (execution.in_flight) tallies_.Add(Tally::kWaitedForUnit);
+    execution.mail.push_back(std::move(mail));
     touched.push_back(id);
   }
   for (Committed& result : committed) {
@@ -141,6 +143,7 @@ void Lane::Finish(Committed& committed) {
   execution.in_flight = false;
   if (!committed.status) return Abandon(execution, committed.status.error());
   execution.conflicts = 0;
+  if (!committed.unit->events.empty()) tallies_.Add(Tally::kApplied);
   if (trouble_) {
     const std::lock_guard lock(mutex_);
     trouble_.reset();
@@ -167,6 +170,7 @@ void Lane::Publish(Execution& execution, store::UnitRows& unit) {
       conductor_->dispatch_.Fill(granted.seat, {std::move(granted.grant), lease_ms});
     } else {
       grants_.push_back(std::move(granted.grant));
+      tallies_.Add(Tally::kClaimedInProcess);
     }
   }
   execution.grants.clear();
@@ -199,7 +203,10 @@ void Lane::Abandon(Execution& execution, const Error& error) {
 
   const bool trouble = IsTrouble(error);
   const bool again = trouble || (error.code == "conflict" && conflicts == 1);
-  if (!again) LogError("a unit was refused", {{"execution_id", id}, {"error", error.message}});
+  if (!again) {
+    tallies_.Add(Tally::kDecisionsFailed);
+    LogError("a unit was refused", {{"execution_id", id}, {"error", error.message}});
+  }
   for (Mail& mail : working) {
     ReportMail* report = std::get_if<ReportMail>(&mail);
     if (report && !report->sent) continue;  // refused already, by what is stored

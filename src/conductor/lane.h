@@ -32,6 +32,7 @@
 #include "conductor/body_cache.h"
 #include "conductor/conductor.h"
 #include "conductor/dispatch.h"
+#include "conductor/tally.h"
 #include "engine/decide.h"
 #include "engine/state.h"
 #include "store/store.h"
@@ -141,6 +142,8 @@ class Lane final : public CommitSink {
   std::optional<Error> PostRefusal() const;
   Reactor* reactor() const { return reactor_; }
   std::size_t cached() const { return cached_.load(std::memory_order_relaxed); }
+  // To be added to on the lane's thread only.
+  Tallies& tallies() const { return tallies_; }
 
  private:
   struct Execution;
@@ -170,6 +173,7 @@ class Lane final : public CommitSink {
 
   // lane_decide.cc: one decision.
   Status LoadState(Execution& execution);
+  void CountLoad(const Execution& execution, bool loaded);
   void Prepare(Execution& execution);
   void PrepareEnded(Execution& execution);
   void RefuseAll(Execution& execution, const Error& error);
@@ -188,6 +192,7 @@ class Lane final : public CommitSink {
   void Feed(Execution& execution, engine::Decider& decider, TimerMail& mail);
   void Feed(Execution& execution, engine::Decider& decider, MessageMail& mail);
   void Feed(Execution& execution, engine::Decider& decider, WakeMail& mail);
+  void CountTimer(const engine::Timer& timer, bool ended);
   void EndHold(ReportMail& mail);
   void ReturnSlot();
   Status AcceptReport(const Execution& execution, const bus::Report& report) const;
@@ -225,6 +230,7 @@ class Lane final : public CommitSink {
   Executions executions_;
   std::list<std::int64_t> recent_;  // those at rest, the last used one first
   std::atomic<std::size_t> cached_{0};
+  mutable Tallies tallies_;
   std::size_t bytes_ = 0;
   BodyCache bodies_;
   // Commands of this lane that the worker of this process holds, until their end is stored; and

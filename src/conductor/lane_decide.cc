@@ -85,14 +85,26 @@ Status Lane::LoadState(Execution& execution) {
     }
   }
   while (execution.state.seq < row->head) {
-    NOETL_ASSIGN(const auto events, store.ReadEvents(execution.id, execution.state.seq, kTailPage));
-    for (const Event& event : events) engine::Fold(execution.state, event);
-    if (events.empty()) {
+    const auto events = store.ReadEvents(execution.id, execution.state.seq, kTailPage);
+    tallies_.AddRead(ReadSite::kState, !events           ? ReadOutcome::kError
+                                       : events->empty() ? ReadOutcome::kMiss
+                                                         : ReadOutcome::kHit);
+    if (!events) return std::unexpected(events.error());
+    for (const Event& event : *events) engine::Fold(execution.state, event);
+    if (events->empty()) {
       return Fail("corrupt", fmt::format("the log of run {} ends at event {} of {}", execution.id,
                                          execution.state.seq, row->head));
     }
   }
   return {};
+}
+
+// Only of runs that have a state to build: not of those that have ended or never were.
+void Lane::CountLoad(const Execution& execution, bool loaded) {
+  if (loaded && (execution.ended || execution.row.head == 0)) return;
+  const bool snapshot = execution.snapshot_seq > 0;
+  if (loaded) tallies_.Add(snapshot ? Tally::kBuiltFromSnapshot : Tally::kBuiltFromLog);
+  else tallies_.Add(snapshot ? Tally::kSnapshotBuildsFailed : Tally::kLogBuildsFailed);
 }
 
 // ---- one decision
@@ -101,6 +113,7 @@ Status Lane::Decide(engine::Decider& decider) {
   for (;;) {
     Status status = decider.Decide();
     if (status || status.error().code != "needs_reference") return status;
+    tallies_.Add(Tally::kBodiesLoaded);
     bodies_.Load(status.error().message);
   }
 }
@@ -112,7 +125,9 @@ void Lane::Prepare(Execution& execution) {
   if (!execution.loaded) {
     const StartMail* start =
         execution.mail.empty() ? nullptr : std::get_if<StartMail>(&execution.mail.front());
-    Status loaded = start && start->fresh ? Status() : LoadState(execution);
+    const bool fresh = start && start->fresh;
+    Status loaded = fresh ? Status() : LoadState(execution);
+    if (!fresh) CountLoad(execution, loaded.has_value());
     if (!loaded) return RefuseAll(execution, loaded.error());
     execution.loaded = true;
     just_loaded = true;
@@ -132,6 +147,8 @@ void Lane::Prepare(Execution& execution) {
     std::visit([&](auto& one) { Feed(execution, decider, one); }, mail);
     execution.working.push_back(std::move(mail));
   }
+  tallies_.Add(Tally::kDecided);
+  if (execution.more) tallies_.Add(Tally::kContinued);
   Status decided = Decide(decider);
   if (is_new) execution.pool = PoolOf(execution.state, *execution.playbook.playbook);
   if (decided) decided = OfferCommands(execution, decider);
@@ -145,6 +162,7 @@ void Lane::Prepare(Execution& execution) {
 // A run that exists and cannot be decided: what it needs from the store cannot be read. It ends, so
 // that nobody waits for it.
 void Lane::GiveUp(Execution& execution, const Error& error) {
+  tallies_.Add(Tally::kDecisionsFailed);
   LogError("a run cannot go on", {{"execution_id", execution.id}, {"error", error.message}});
   auto [working, later] = Reset(execution);
   for (Mail& mail : working) Answer(mail, execution, std::unexpected(error));
@@ -209,6 +227,7 @@ bool Lane::BeginChild(Execution& execution) {
 
 // A run that could not be started leaves nothing behind but the answer to who asked for it.
 void Lane::FailStart(Execution& execution, const Error& error) {
+  tallies_.Add(Tally::kDecisionsFailed);
   if (execution.working.empty()) {
     execution.working.push_back(std::move(execution.mail.front()));
     execution.mail.pop_front();
@@ -296,7 +315,8 @@ Status Lane::AcceptReport(const Execution& execution, const bus::Report& report)
   if (!report.events.empty()) {
     const Event& last = report.events.back();
     const auto stored =
-        conductor_->options_.store->FindWorkerEvent(report.event_id, last.type_name);
+        tallies_.Read(ReadSite::kReport,
+                      conductor_->options_.store->FindWorkerEvent(report.event_id, last.type_name));
     if (stored && *stored && (*stored)->event_id == last.event_id) return {};
   }
   if (execution.state.terminal() || execution.ended)
@@ -305,19 +325,27 @@ Status Lane::AcceptReport(const Execution& execution, const bus::Report& report)
 }
 
 void Lane::Feed(Execution& execution, engine::Decider& decider, CancelMail& mail) {
-  if (execution.state.terminal()) return;
+  if (execution.state.terminal()) return tallies_.Add(Tally::kEndsRefused);
   mail.effective = true;
   decider.Cancel(mail.reason, mail.requested_by);
 }
 
 void Lane::Feed(Execution& execution, engine::Decider& decider, FinalizeMail& mail) {
-  if (execution.state.terminal()) return;
+  if (execution.state.terminal()) return tallies_.Add(Tally::kEndsRefused);
   mail.effective = true;
   decider.Finalize(mail.completed, mail.error);
 }
 
+// Of the time limits of whole runs.
+void Lane::CountTimer(const engine::Timer& timer, bool ended) {
+  if (timer.kind != engine::Timer::Kind::kExecutionTimeout) return;
+  tallies_.Add(Tally::kTimeLimitsDue);
+  tallies_.Add(ended ? Tally::kTimeLimitsMoot : Tally::kTimeLimitsHit);
+}
+
 void Lane::Feed(Execution& execution, engine::Decider& decider, TimerMail& mail) {
   execution.extra.fired_timers.push_back(mail.timer);
+  CountTimer(mail.timer, execution.state.terminal());
   decider.TimerDue(mail.timer);
 }
 
@@ -347,6 +375,7 @@ void Lane::Feed(Execution& execution, engine::Decider& decider, MessageMail& mai
       return LogError("a message is lost", {{"error", end.error().message}});
     }
     case store::MessageRow::Kind::kCancel: {
+      if (execution.state.terminal()) tallies_.Add(Tally::kEndsRefused);
       const Result<std::string> reason = ReadCancelReason(message);
       return decider.Cancel(reason.value_or("the run that waits for it ended"), "parent");
     }
@@ -403,6 +432,8 @@ Status Lane::OfferCommands(Execution& execution, engine::Decider& decider) {
 
 void Lane::Queue(Execution& execution, engine::Unit unit) {
   execution.more = unit.more;
+  if (unit.more) tallies_.Add(Tally::kCutShort);
+  tallies_.Add(Tally::kBodiesStored, std::ssize(unit.bodies));
   for (engine::StoredBody& body : execution.bodies) unit.bodies.push_back(std::move(body));
   execution.bodies.clear();
   for (const std::string& id : unit.dropped_commands) {
@@ -479,8 +510,11 @@ void Lane::PrepareEnded(Execution& execution) {
       std::exchange(report->sent, nullptr)(AcceptReport(execution, report->report));
     } else if (auto* timer = std::get_if<TimerMail>(&mail)) {
       execution.extra.fired_timers.push_back(timer->timer);
+      CountTimer(timer->timer, true);
     } else if (auto* message = std::get_if<MessageMail>(&mail)) {
       execution.extra.consumed_messages.push_back(message->message.message_id);
+      const bool cancels = message->message.kind == store::MessageRow::Kind::kCancel;
+      if (cancels && execution.ended) tallies_.Add(Tally::kEndsRefused);
     } else if (auto* claim = std::get_if<ClaimMail>(&mail)) {
       if (claim->done) claim->answer = std::unexpected(WhyGone(execution, claim->event_id));
       else PassOn(std::move(claim->seat));
@@ -488,6 +522,10 @@ void Lane::PrepareEnded(Execution& execution) {
       PostLate(execution, *post);
     } else if (auto* returned = std::get_if<ReturnMail>(&mail)) {
       returned->answer = std::unexpected(WhyGone(execution, returned->lease.event_id));
+      if (returned->reason == ReturnMail::Reason::kExpired) tallies_.Add(Tally::kLeasesKept);
+    } else if (execution.ended && (std::holds_alternative<CancelMail>(mail) ||
+                                   std::holds_alternative<FinalizeMail>(mail))) {
+      tallies_.Add(Tally::kEndsRefused);
     }
     execution.working.push_back(std::move(mail));
   }

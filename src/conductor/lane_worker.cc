@@ -54,7 +54,8 @@ Event WorkerEvent(EventType type, const Event& about, std::string_view status,
 
 std::shared_ptr<const Event> Lane::IssuedEvent(const Execution& execution,
                                                std::int64_t event_id) const {
-  auto found = conductor_->options_.store->FindEvent(execution.id, event_id);
+  auto found = tallies_.Read(ReadSite::kIssued,
+                             conductor_->options_.store->FindEvent(execution.id, event_id));
   if (!found || !*found) return nullptr;
   return std::make_shared<const Event>(**std::move(found));
 }
@@ -122,7 +123,7 @@ void Lane::ClaimAgain(Execution& execution, const Command& command, ClaimMail& m
     if (const auto issued = IssuedEvent(execution, command.event_id)) {
       conductor_->leases_.Touch(command.event_id, conductor_->options_.clock->MonotonicMicros());
       mail.answer = Claimed{MakeGrant(execution, *issued, command.claim_token, lease->door),
-                            conductor_->leases_.LengthUs(lease->door) / 1'000};
+                            conductor_->leases_.LengthUs(lease->door) / 1'000, true};
       return;
     }
   }
@@ -196,16 +197,18 @@ void Lane::Feed(Execution& execution, engine::Decider& decider, ReturnMail& mail
   mail.answer = {};
   const Command* command = execution.state.FindCommand(lease.command_id);
   const std::optional<Lease> now = conductor_->leases_.Find(lease.event_id);
+  const bool expired = mail.reason == ReturnMail::Reason::kExpired;
   if (!command || command->worker != lease.worker_id || !now ||
       now->claim_token != lease.claim_token) {
+    if (expired) tallies_.Add(Tally::kLeasesKept);
     mail.answer = Fail("stale_claim", fmt::format("command {} is not held by {} any more",
                                                   lease.command_id, lease.worker_id));
     return;
   }
   // Renewed while the mail was on its way.
-  if (mail.reason == ReturnMail::Reason::kExpired &&
-      now->until_us > conductor_->options_.clock->MonotonicMicros())
-    return;
+  if (expired && now->until_us > conductor_->options_.clock->MonotonicMicros())
+    return tallies_.Add(Tally::kLeasesKept);
+  if (expired) tallies_.Add(Tally::kLeasesTaken);
   if (mail.reason != ReturnMail::Reason::kReleased) {
     LogWarn("a worker is lost", {{"execution_id", execution.id},
                                  {"command_id", lease.command_id},
@@ -259,7 +262,8 @@ void Lane::Feed(Execution& execution, engine::Decider& decider, PostMail& mail) 
 // The id that the event gets: its own unless somebody has it.
 std::int64_t Lane::FreshId(std::int64_t event_id) const {
   if (event_id == 0) return conductor_->options_.ids->Next();
-  const auto found = conductor_->options_.store->FindEvent(event_id);
+  const auto found =
+      tallies_.Read(ReadSite::kEventId, conductor_->options_.store->FindEvent(event_id));
   return found && *found ? conductor_->options_.ids->Next() : event_id;
 }
 
@@ -269,14 +273,16 @@ std::optional<Posted> Lane::FindRepeated(const Execution& execution,
   const store::Store& store = *conductor_->options_.store;
   const Event& event = posted.event;
   if (event.event_id != 0) {
-    const auto same = store.FindEvent(execution.id, event.event_id);
+    const auto same =
+        tallies_.Read(ReadSite::kRepeated, store.FindEvent(execution.id, event.event_id));
     if (same && *same && (*same)->type_name == event.type_name &&
         engine::CommandIdOf(**same) == posted.command_id)
       return Posted{.event_id = event.event_id};
   }
   const std::int64_t number = engine::CommandNumber(posted.command_id);
   if (number == 0 || event.type == EventType::kOther) return std::nullopt;
-  const auto same = store.FindWorkerEvent(number, event.type_name);
+  const auto same =
+      tallies_.Read(ReadSite::kRepeated, store.FindWorkerEvent(number, event.type_name));
   if (same && *same) return Posted{.event_id = (*same)->event_id};
   return std::nullopt;
 }

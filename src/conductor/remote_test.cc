@@ -162,6 +162,36 @@ TEST_F(Remote, ClaimByIdReportAndFinish) {
   EXPECT_EQ(machine_.conductor->leases().size(), 0u);
 }
 
+TEST_F(Remote, WhatLanesDoIsCounted) {
+  const std::int64_t id = Start();
+  const auto stats = [&](Tally tally) { return machine_.conductor->Stats()[tally]; };
+  EXPECT_EQ(stats(Tally::kDecided), 1);
+  EXPECT_EQ(stats(Tally::kApplied), 1);
+  for (const bool again : {false, true}) {
+    const auto poll = Ask({.worker_id = "w1", .request_id = "q"});
+    ASSERT_EQ(poll->commands.size(), 1u);
+    EXPECT_EQ(poll->commands[0].repeated, again);
+  }
+  EXPECT_EQ(Claim(Commands(id)[0].command_id, "w1")->repeated, true);
+  EXPECT_EQ(stats(Tally::kDecided), 3);
+  EXPECT_EQ(stats(Tally::kApplied), 2) << "a claim that is repeated stores nothing";
+  const auto told = machine_.conductor->ToldByPool();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].second, 1);
+
+  Pass(31);
+  EXPECT_EQ(stats(Tally::kLeasesEnded), 1);
+  EXPECT_EQ(stats(Tally::kLeasesTaken), 1);
+  EXPECT_EQ(stats(Tally::kLeasesKept), 0);
+  for (int i = 0; i < 2; ++i) {
+    machine_.conductor->Cancel(id, "", "", false, [](const auto&) {});
+    machine_.Run();
+    EXPECT_EQ(stats(Tally::kEndsRefused), i);
+  }
+  EXPECT_EQ(stats(Tally::kClaimedInProcess), 0);
+  EXPECT_EQ(stats(Tally::kDecisionsFailed), 0);
+}
+
 TEST_F(Remote, RepeatedPostsAreAnsweredAsTheFirst) {
   const std::int64_t id = Start();
   const auto claimed = Claim(Pending(id), "w1");
@@ -183,6 +213,20 @@ TEST_F(Remote, RepeatedPostsAreAnsweredAsTheFirst) {
     EXPECT_EQ(Post(id, "w1", {posted})->events[0].code, "");
   }
   EXPECT_EQ(Count(id, "call.done"), 1);
+}
+
+TEST_F(Remote, WhatIsRepeatedWhileTheCommandRunsIsNotStoredAgain) {
+  const std::int64_t id = Start();
+  const auto claimed = Claim(Pending(id), "w1");
+  const std::vector<PostedEvent> events = Success(claimed->grant);
+  // All but the end, one by one, each answer lost twice.
+  for (std::size_t n = 0; n + 1 < events.size(); ++n) {
+    const auto first = Post(id, "w1", {events[n]});
+    for (int i = 0; i < 2; ++i)
+      EXPECT_EQ(Post(id, "w1", {events[n]})->events[0].event_id, first->events[0].event_id);
+    EXPECT_EQ(Count(id, events[n].event.type_name), 1) << events[n].event.type_name;
+  }
+  EXPECT_EQ(Post(id, "w1", {events.back()})->commands_issued, 1);
 }
 
 TEST_F(Remote, ForeignAndStaleReportsChangeNothing) {

@@ -35,6 +35,7 @@ struct ClaimCall {
 struct Claimed {
   bus::Grant grant;
   std::int64_t lease_ms = 0;
+  bool repeated = false;  // it was the caller's already
 };
 
 // One event as a worker posts it.

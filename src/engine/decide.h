@@ -233,7 +233,7 @@ class Decider {
   Result<Json> BuildContext(const CommandSpec& spec) const;
   Result<Json> SingleToolConfig(const CommandSpec& spec, Scope& scope, const Json& bound) const;
   Result<Json> ClaimConfig(const CommandSpec& spec, Scope& scope) const;
-  Json RenderContext(const Step& step) const;
+  Json RenderContext(const Step& step, bool all_roots) const;
   void EmitCommand(const CommandSpec& spec, Json context);
   Json CommandMeta(const CommandSpec& spec, const std::string& command_id,
                    std::string_view kind) const;
@@ -241,6 +241,7 @@ class Decider {
                   std::int64_t event_id, std::int64_t child_id);
   Result<Json> ItemOf(const Run& run, std::int64_t index) const;
   bool Defers(const expr::Template& compiled) const;
+  bool HasSecretInputs() const;
   Json DeferredFields(const playbook::Task& task) const;
   std::string IdempotencyKeyOf(const CommandSpec& spec) const;
 

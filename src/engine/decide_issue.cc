@@ -212,10 +212,16 @@ Result<Json> Decider::BuildContext(const CommandSpec& spec) const {
   context.Add("tool_config", std::move(config)).Add("args", args);
   context.AddSome("iteration", spec.names).AddSome("output", step.output);
   context.Add("idempotency_key", key);
-  if (!step.pipeline && step.defers) context.AddSome("deferred", DeferredFields(step.tasks[0]));
+  // A run may have been handed a secret under a name that its playbook does not mark.
+  const bool handed = !step.pipeline && !step.defers && HasSecretInputs();
+  Json deferred;
+  if (!IsServerRun(step, spec.kind) && !step.pipeline && (step.defers || handed))
+    deferred = DeferredFields(step.tasks[0]);
+  const bool all_roots = step.all_roots || (handed && !deferred.is_null());
+  context.AddSome("deferred", std::move(deferred));
   if (step.pipeline && state_->semantics.retype_legacy) context.Add("retype", true);
-  if (step.pipeline || step.all_roots || !step.worker_roots.empty())
-    context.Add("render_context", RenderContext(step));
+  if (step.pipeline || all_roots || !step.worker_roots.empty())
+    context.Add("render_context", RenderContext(step, all_roots));
   return context.Build();
 }
 
@@ -223,7 +229,9 @@ Result<Json> Decider::BuildContext(const CommandSpec& spec) const {
 Result<Json> Decider::SingleToolConfig(const CommandSpec& spec, Scope& scope,
                                        const Json& bound) const {
   const playbook::Task& task = spec.step->tasks[0];
-  const auto defer = [this](const expr::Template& leaf) { return Defers(leaf); };
+  // A child that we start ourselves is handed the name of a secret, not its value.
+  const bool here = IsServerRun(*spec.step, spec.kind);
+  const auto defer = [this, here](const expr::Template& leaf) { return !here && Defers(leaf); };
   scope.Bind("input", bound);
   scope.Bind("args", bound);
   Result<Json> own = task.input.Render(scope, expr::Output::kStructured, defer);
@@ -311,26 +319,31 @@ bool Decider::Defers(const expr::Template& leaf) const {
   return false;
 }
 
+bool Decider::HasSecretInputs() const {
+  return std::ranges::any_of(state_->workload.members(),
+                             [](const JsonMember& member) { return member.value.Has("_secret"); });
+}
+
 // What the worker's templates can read: only the roots they name when those are known.
-Json Decider::RenderContext(const Step& step) const {
+Json Decider::RenderContext(const Step& step, bool all_roots) const {
   const bool repeats = step.loop && state_->context_stored == state_->context_version;
   if (repeats && !state_->context_ref.empty()) {
     return Json::Object({{"__context_ref__", state_->context_ref}});
   }
   JsonObjectBuilder workload, ctx, steps;
-  bool whole_workload = step.all_roots;
+  bool whole_workload = all_roots;
   for (const std::string& root : step.worker_roots) {
-    if (step.all_roots) break;
+    if (all_roots) break;
     if (root == "workload") whole_workload = true;
     if (const Json* value = state_->ctx.Find(root)) ctx.Add(root, *value);
     if (auto result = steps_->Find(root)) steps.Add(root, result->ToJson());
     if (const Json* value = state_->workload.Find(root)) workload.Add(root, *value);
   }
-  if (step.all_roots) {
+  if (all_roots) {
     for (const std::string& name : steps_->Names()) steps.Add(name, steps_->Find(name)->ToJson());
   }
   return Json::Object({{"workload", whole_workload ? state_->workload : workload.Build()},
-                       {"ctx", step.all_roots ? state_->ctx : ctx.Build()},
+                       {"ctx", all_roots ? state_->ctx : ctx.Build()},
                        {"steps", steps.Build()},
                        {"identity", Identity()}});
 }

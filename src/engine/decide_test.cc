@@ -401,11 +401,48 @@ TEST(Decide, AnEndlessCycleIsStopped) {
 }
 
 // What the state holds of a loop does not grow with the loop.
-TEST(Decide, TheStateOfALongLoopStaysSmall) {
-  constexpr int kItems = 100'000;
+// An id one above a worker's may be the next that this worker gives, in another run.
+TEST(Decide, IdsAreAboveThoseOfTheRunAndOfTheServersOwn) {
   const auto playbook = Load(R"(
   - step: start
-    loop: {in: "{{ 100000 }}", iterator: it, spec: {mode: parallel, max_in_flight: 10}}
+    tool: {kind: noop}
+    next: {arcs: [{step: second}]}
+  - step: second
+    tool: {kind: noop}
+)");
+  constexpr std::int64_t kServer = 4, kWorker = 9;
+  ManualClock clock(kNow);
+  const auto ids = *SnowflakeIds::Create(clock, kServer);
+  const auto worker_ids = *SnowflakeIds::Create(clock, kWorker);
+  State state;
+  const auto decide = [&](const std::function<void(Decider&)>& feed) {
+    Decider decider(&state, *playbook, {ids.get(), nullptr, kNow});
+    feed(decider);
+    EXPECT_TRUE(decider.Decide().has_value());
+    return decider.TakeUnit();
+  };
+  decide([](Decider& decider) { decider.Start({.execution_id = 7}); });
+  Event end;
+  end.event_id = worker_ids->Next();
+  end.type = EventType::kCommandCompleted;
+  end.type_name = EventName(end.type);
+  end.node_name = "start";
+  end.status = "success";
+  end.meta = Json::Object({{"command_id", state.commands().begin()->first}});
+  end.result = Json::Object({{"status", "success"}});
+  const Unit unit = decide([&](Decider& decider) { decider.Ingest(end); });
+  ASSERT_GT(unit.events.size(), 2u);
+  for (const Event& event : std::span(unit.events).subspan(1)) {
+    EXPECT_EQ(DecodeId(event.event_id).machine, kServer) << event.type_name;
+    EXPECT_GT(event.event_id, end.event_id) << event.type_name;
+  }
+}
+
+TEST(Decide, TheStateOfALongLoopStaysSmall) {
+  constexpr int kItems = 20'000;
+  const auto playbook = Load(R"(
+  - step: start
+    loop: {in: "{{ 20000 }}", iterator: it, spec: {mode: parallel, max_in_flight: 10}}
     tool: {kind: noop, result: "{{ it }}"}
 )");
   State state;

@@ -52,6 +52,8 @@ class Scope : public expr::Scope {
   const Json& ctx() const { return sources_.ctx; }
   // Replaces the execution context (a pipeline's own ctx writes are visible at once).
   void SetCtx(Json ctx) { sources_.ctx = std::move(ctx); }
+  // Replaces the workload (a worker puts secret inputs into it).
+  void SetWorkload(Json workload) { sources_.workload = std::move(workload); }
   const Sources& sources() const { return sources_; }
 
   void SetNow(std::string now) { now_ = std::move(now); }

@@ -60,5 +60,47 @@ TEST(Rows, BytesGrowWithWhatIsStored) {
   EXPECT_GT(unit.Bytes(), empty + 1500);
 }
 
+TEST(ObjectReference, NamesTheEndOfAKey) {
+  const auto ref = ParseObjectReference("noetl://acme/main/results/42/load/3/17/1");
+  ASSERT_TRUE(ref.has_value());
+  EXPECT_EQ(ref->tenant, "acme");
+  EXPECT_EQ(ref->project, "main");
+  EXPECT_EQ(ref->tail, "execution=42/results/load/3/17/1.json");
+  EXPECT_TRUE(ref->Fits("noetl/env=dev/execution=42/results/load/3/17/1.json"));
+  EXPECT_TRUE(ref->Fits("noetl/tenant=acme/project=main/date=2026-01-01/execution=42/results"));
+  EXPECT_FALSE(ref->Fits("noetl/tenant=other/project=main/execution=42/results"));
+  EXPECT_FALSE(ref->Fits("noetl/tenant=acme/project=other/execution=42/results"));
+  for (const std::string_view wrong :
+       {"", "noetl://", "x://acme/main/results/42/load/3/17/1",
+        "noetl://acme/main/results/42/load/3/17", "noetl://acme/main/results/42/load/3/17/1/2",
+        "noetl://acme/main/result/42/load/3/17/1", "noetl://acme/main/results/x/load/3/17/1",
+        "noetl://acme/main/results/0/load/3/17/1", "noetl://acme/main/results/-4/load/3/17/1",
+        "noetl://acme/main/results/42//3/17/1", "noetl://acme/main/results/42/../3/17/1",
+        "noetl://acme/main/results/42/load/x/17/1"}) {
+    EXPECT_FALSE(ParseObjectReference(wrong).has_value()) << wrong;
+  }
+}
+
+TEST(Reference, NamesOfResultsAreEncoded) {
+  EXPECT_EQ(ResultReference(5, "load_rows", 9), "noetl://execution/5/result/load_rows/9");
+  EXPECT_EQ(ResultReference(5, "a/b", 9), "noetl://execution/5/result/a/b/9");
+  EXPECT_EQ(ResultReference(5, "a b%/ü", 9), "noetl://execution/5/result/a%20b%25/%C3%BC/9");
+  for (const std::string_view name : {"x", "a/b", "a b", "%2F", "/", "a/", "//", "100%", "ü?&#"}) {
+    const auto ref = ParseReference(ResultReference(5, name, 9));
+    ASSERT_TRUE(ref.has_value()) << name;
+    EXPECT_EQ(ref->id, 9);
+    EXPECT_TRUE(IsNamed(ref->name, name)) << name;
+    EXPECT_TRUE(IsNamed(name, name));
+    EXPECT_FALSE(IsNamed(ref->name, "other"));
+  }
+}
+
+TEST(ObjectTail, BeginsWithTheRun) {
+  EXPECT_EQ(ObjectTail("a/b/execution=4/x.json"), "execution=4/x.json");
+  EXPECT_EQ(ObjectTail("execution=4/execution=5/x"), "execution=4/execution=5/x");
+  EXPECT_EQ(ObjectTail("a/myexecution=4/x"), "");
+  EXPECT_EQ(ObjectTail("plain"), "");
+}
+
 }  // namespace
 }  // namespace noetl::store

@@ -167,6 +167,11 @@ struct LogChunk {
 
   bool operator==(const LogChunk&) const = default;
 };
+// Of one stream of one command: its beginning and its end, 8 MiB in all. What lies between is
+// replaced by a marker.
+inline constexpr std::int64_t kLogEndBytes = 4 << 20;
+inline constexpr std::string_view kLogGap =
+    "\n[output left out here: the first and the last 4 MiB of a stream are kept]\n";
 
 // Everything that becomes durable together. A unit without events may hold the rest.
 struct UnitRows {
@@ -200,6 +205,7 @@ struct CatalogEntry {
   std::string content;
   std::int64_t created_at_us = 0;
   std::int64_t archived_at_us = 0;
+  std::string listener;  // under which a gateway asks for it; of subscriptions only
 
   bool operator==(const CatalogEntry&) const = default;
 };

@@ -108,18 +108,29 @@ class Bodies {
   virtual ~Bodies() = default;
   // Stores `data` (JSON text in the stored form) as a result of the run. The same name and digest
   // again give the row that is there. `row` brings result_id, execution_id, name, scope,
-  // source_step and created_at; the rest is filled in. "not_found": no such run.
+  // source_step, created_at and expires_at; the rest is filled in. What is there already is kept as
+  // long as the longest of those who put it want (result_lifetime.h). "not_found": no such run.
   virtual Result<ResultRow> PutResult(ResultRow row, std::string_view data) = 0;
-  // By id.
+  // By id; expired ones too, until they are purged.
   virtual Result<std::vector<ResultRow>> ListResults(std::int64_t execution_id,
                                                      std::int64_t after_id,
                                                      std::int64_t limit) const = 0;
+  // nullopt: there is none, or it was not put by a worker.
+  virtual Result<std::optional<ResultRow>> FindResult(std::int64_t execution_id,
+                                                      std::int64_t result_id) const = 0;
   // Removes what workers put (not what the log refers to by itself); gives the number.
   virtual Result<std::int64_t> DeleteResults(std::int64_t execution_id) = 0;
+  // Removes what has expired by now_us, and results of steps whose run has ended; at most `limit`.
+  // Gives the number.
+  virtual Result<std::int64_t> PurgeResults(std::int64_t now_us, std::int64_t limit) = 0;
 
   // Digest is filled in; the row comes back without its bytes.
   virtual Result<ObjectRow> PutObject(ObjectRow row) = 0;
   virtual Result<std::optional<ObjectRow>> FindObject(std::string_view key) const = 0;
+  // Keys whose part from "execution=<id>/" on is `tail`, in order, at most `limit`. Such objects go
+  // with the run.
+  virtual Result<std::vector<std::string>> FindObjectKeys(std::string_view tail,
+                                                          std::int64_t limit) const = 0;
 };
 
 // Keys of requests that must have one effect.
@@ -151,6 +162,36 @@ class Outbox {
   virtual Result<bool> MarkFailed(std::int64_t id, std::string_view error,
                                   std::int64_t available_at_us) = 0;
   virtual Result<std::int64_t> CountOutbox(std::int64_t now_us, std::int64_t lease_us) const = 0;
+  // Removes rows that were published before this time, at most `limit`; gives the number.
+  virtual Result<std::int64_t> PurgeOutbox(std::int64_t before_us, std::int64_t limit) = 0;
+};
+
+// Subscriptions and what becomes of them. Each change is an event of the subscription's log and the
+// new row, in one transaction; a path has at most one that is not deactivated.
+class Subscriptions {
+ public:
+  virtual ~Subscriptions() = default;
+  // The one of this path that is not deactivated, as it is; else a new one. `fresh` brings id, path
+  // and catalog id, `event_id` is that of "subscription.registered". "not_found": the catalog does
+  // not show this entry (any more).
+  virtual Result<SubscriptionRow> RegisterSubscription(const SubscriptionRow& fresh,
+                                                       std::int64_t event_id,
+                                                       std::int64_t now_us) = 0;
+  virtual Result<std::optional<SubscriptionRow>> FindSubscription(std::int64_t id) const = 0;
+  // Newest first; only ids below `before_id` unless it is 0.
+  virtual Result<std::vector<SubscriptionRow>> ListSubscriptions(std::int64_t before_id,
+                                                                 std::int64_t limit) const = 0;
+  // Does what the action says (subscription.h) and gives the new row. "not_found"; "invalid": no
+  // such action, not in this state, or the path has another one that is not deactivated.
+  virtual Result<SubscriptionRow> ActOnSubscription(std::int64_t id, std::string_view action,
+                                                    std::int64_t event_id, std::int64_t now_us) = 0;
+};
+
+// Numbers that are cheap to find at any time.
+class Gauges {
+ public:
+  virtual ~Gauges() = default;
+  virtual Result<StoreGauges> Measure() const = 0;
 };
 
 // Reading with SQL, for people.

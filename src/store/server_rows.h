@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/sha256.h"
+
 namespace noetl::store {
 
 // A named secret. `data_encrypted` is an envelope that only the vault can open.
@@ -94,7 +96,8 @@ struct VariableRow {
   bool operator==(const VariableRow&) const = default;
 };
 
-// A result that was put by a worker: what is known of it without its body.
+// A result that was put by a worker: what is known of it without its body. How long it is kept
+// follows from its scope (result_lifetime.h) and from its expiry.
 struct ResultRow {
   std::int64_t result_id = 0;
   std::int64_t execution_id = 0;
@@ -105,6 +108,7 @@ struct ResultRow {
   std::int64_t bytes = 0;
   std::string sha256;  // hex
   std::int64_t created_at_us = 0;
+  std::int64_t expires_at_us = 0;  // 0: never
 
   bool operator==(const ResultRow&) const = default;
 };
@@ -130,6 +134,34 @@ struct RequestKeyRow {
   std::int64_t expires_at_us = 0;
 
   bool operator==(const RequestKeyRow&) const = default;
+};
+
+// A standing order to start a playbook for each message of a source. The row follows from the events
+// "subscription.*" of its log, which are rows of the event table with its id as that of the run.
+struct SubscriptionRow {
+  std::int64_t subscription_id = 0;
+  std::string path;             // of its document in the catalog
+  std::int64_t catalog_id = 0;  // the version that was registered
+  std::string state;            // REGISTERED, ACTIVE, PAUSED, DRAINING, DEACTIVATED
+  std::int64_t last_event_id = 0;
+  std::string last_event_type;
+  std::int64_t created_at_us = 0;
+  std::int64_t updated_at_us = 0;
+  std::int64_t head = 0;  // seq of the newest event
+  Sha256Digest chain{};   // after it
+
+  bool operator==(const SubscriptionRow&) const = default;
+};
+
+// What a scraper of metrics wants to know of a store. Times are 0 when nothing waits.
+struct StoreGauges {
+  std::int64_t oldest_pending_us = 0;  // when the first command that waits for a worker was issued
+  std::int64_t oldest_outbox_us = 0;   // when the first copy that is not published was made
+  std::int64_t connections_in_use = 0;
+  std::int64_t connections_idle = 0;
+  std::int64_t writers_waiting = 0;  // calls that wait for the one connection that writes
+
+  bool operator==(const StoreGauges&) const = default;
 };
 
 // A copy of an event on its way out. The payload is the event itself, read when it is taken.

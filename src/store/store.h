@@ -153,7 +153,8 @@ class Catalog {
  public:
   virtual ~Catalog() = default;
   // The entry with this content under this path: the newest version when it has the same content,
-  // else a new version. `catalog_id` is used for a new one.
+  // else a new version. `catalog_id` is used for a new one. "conflict": the newest version of another
+  // path has the same listener.
   virtual Result<CatalogEntry> Register(CatalogEntry entry) = 0;
   virtual Result<std::optional<CatalogEntry>> FindEntry(std::int64_t catalog_id) const = 0;
   // Version 0: the newest.
@@ -164,8 +165,12 @@ class Catalog {
                                                         std::int64_t limit) const = 0;
   // Newest first.
   virtual Result<std::vector<CatalogEntry>> ListCatalog(const CatalogFilter& filter) const = 0;
-  // Removes the entries of a path (version 0: all). When a run refers to one of them, all are
-  // archived instead: hidden from lists and from FindEntry by path, still there by id.
+  // Entries that are the newest of their path and have this listener, by path. Registering lets only
+  // one be, but removing a newer version, or restoring one, can bring another back.
+  virtual Result<std::vector<CatalogEntry>> FindListener(std::string_view listener,
+                                                         std::int64_t limit) const = 0;
+  // Removes the entries of a path (version 0: all). When a run or a subscription refers to one of
+  // them, all are archived instead: hidden from lists and from FindEntry by path, still there by id.
   virtual Result<CatalogRemoval> RemoveEntries(std::string_view path, std::int64_t version,
                                                std::int64_t now_us) = 0;
   // Brings archived entries back; gives them.
@@ -178,6 +183,7 @@ class StepLogs {
   virtual ~StepLogs() = default;
   // Chunks of a run in the order they were written; of one command unless it is 0. `after` is the
   // number of chunks to leave out.
+  // Of each stream of a command the first and the last kLogEndBytes are kept, with kLogGap between.
   virtual Result<std::vector<LogChunk>> ReadLogs(std::int64_t execution_id, std::int64_t command_id,
                                                  std::int64_t after, std::int64_t limit) const = 0;
 };
@@ -220,6 +226,8 @@ class Store : public EventLog,
               public Bodies,
               public RequestKeys,
               public Outbox,
+              public Subscriptions,
+              public Gauges,
               public SqlConsole {};
 
 }  // namespace noetl::store

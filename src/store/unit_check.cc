@@ -77,4 +77,10 @@ std::unexpected<Error> EndedAlready(const UnitRows& unit) {
   return Fail("terminal", fmt::format("execution {} has ended already", unit.execution_id));
 }
 
+std::unexpected<Error> ListenerIsTaken(const CatalogEntry& entry, const CatalogEntry& holder) {
+  return Fail("conflict", fmt::format("the listener '{}' of '{}' belongs to '{}' already; end "
+                                      "spec.ingress.gateway_path with another name",
+                                      entry.listener, entry.path, holder.path));
+}
+
 }  // namespace noetl::store

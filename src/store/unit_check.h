@@ -19,4 +19,7 @@ bool HasTerminal(const UnitRows& unit);
 std::unexpected<Error> HeadConflict(const UnitRows& unit, std::int64_t stored_head);
 std::unexpected<Error> EndedAlready(const UnitRows& unit);
 
+// Why a document cannot be registered: `holder` has its listener.
+std::unexpected<Error> ListenerIsTaken(const CatalogEntry& entry, const CatalogEntry& holder);
+
 }  // namespace noetl::store

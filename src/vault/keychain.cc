@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "vault/keychain_entry.h"
 #include "vault/keychain_sources.h"
+#include "vault/stats.h"
 
 namespace noetl::vault {
 namespace {
@@ -106,6 +107,8 @@ class Keychain::Impl : public std::enable_shared_from_this<Impl> {
     std::vector<Done> waiters;
   };
 
+  void Count(Refreshed what) const { sources_->vault->stats().Count(what); }
+
   void HandOut(const Run& run, Result<Json> value, Done& done) {
     Reader reader = run.request.reader;
     reader.operation = "resolve_keychain";
@@ -157,8 +160,8 @@ class Keychain::Impl : public std::enable_shared_from_this<Impl> {
         const auto [flight, is_first] = flights_.try_emplace(cache_key);
         if (is_first || !flight->second.background) {
           flight->second.waiters.push_back(std::move(done));
-          if (!is_first) return;
-          break;
+          if (is_first) break;
+          return Count(Refreshed::kShared);
         }
       }
       if (std::optional<KeychainEntry> kept = Kept(key)) return done(std::move(kept->data));
@@ -166,7 +169,7 @@ class Keychain::Impl : public std::enable_shared_from_this<Impl> {
       const auto flight = flights_.find(cache_key);
       if (flight == flights_.end()) continue;  // it has landed since
       flight->second.waiters.push_back(std::move(done));
-      return;
+      return Count(Refreshed::kShared);
     }
     Lead(std::move(run), index, entry, key);
   }
@@ -185,8 +188,10 @@ class Keychain::Impl : public std::enable_shared_from_this<Impl> {
   void Refresh(const Run& run, std::size_t index, const Entry& entry, const KeychainKey& key) {
     {
       const std::lock_guard lock(mutex_);
-      if (!flights_.try_emplace(key.CacheKey(), Flight{.background = true}).second) return;
+      if (!flights_.try_emplace(key.CacheKey(), Flight{.background = true}).second)
+        return Count(Refreshed::kShared);
     }
+    Count(Refreshed::kTriggered);
     FetchAndKeep(std::make_shared<Run>(Run{.request = run.request}), index, entry, key);
   }
 
@@ -205,6 +210,7 @@ class Keychain::Impl : public std::enable_shared_from_this<Impl> {
   std::optional<KeychainEntry> Kept(const KeychainKey& key) const {
     Result<KeychainEntry> found = sources_->vault->PeekKeychain(key);
     if (!found) {
+      Count(Refreshed::kUnreadable);
       LogWarn("a kept keychain entry cannot be read",
               {{"entry", key.name}, {"error", found.error().message}});
       return std::nullopt;
@@ -243,12 +249,13 @@ class Keychain::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void Land(const std::string& cache_key, const Result<Json>& value) {
-    std::vector<Done> waiters;
+    Flight landed;
     {
       const std::lock_guard lock(mutex_);
-      auto flight = flights_.extract(cache_key);
-      waiters = std::move(flight.mapped().waiters);
+      landed = std::move(flights_.extract(cache_key).mapped());
     }
+    std::vector<Done>& waiters = landed.waiters;
+    if (landed.background) Count(value ? Refreshed::kSucceeded : Refreshed::kFailed);
     // Callers see an error themselves; of a refresh nobody would hear.
     if (!value && waiters.empty()) {
       LogWarn("a keychain entry cannot be refreshed", {{"error", value.error().message}});

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "base/time.h"
 #include "base/url.h"
+#include "vault/stats.h"
 
 namespace noetl::vault {
 namespace {
@@ -480,10 +481,35 @@ void FromEndpoint(std::shared_ptr<const Sources> sources,
   });
 }
 
+// The word of the statistics for where a value comes from; empty: it is not fetched.
+std::string_view ProviderOf(const Entry& entry) {
+  switch (entry.kind) {
+    case EntryKind::kEnvironment: return "env";
+    case EntryKind::kFile: return "file";
+    case EntryKind::kVault: return "vault";
+    case EntryKind::kKubernetes: return "k8s";
+    case EntryKind::kHttp: return entry.kind_name == "oauth2" ? "oauth2" : "http";
+    default: return "";
+  }
+}
+
+// Counts the fetch when it is done.
+MadeDone Counted(std::shared_ptr<const Sources> sources, std::string_view provider, MadeDone done) {
+  const std::int64_t began_us = sources->clock->MonotonicMicros();
+  return [sources = std::move(sources), provider, began_us,
+          done = std::move(done)](Result<MadeValue> made) mutable {
+    sources->vault->stats().Fetched(provider, made.has_value(),
+                                    sources->clock->MonotonicMicros() - began_us);
+    done(std::move(made));
+  };
+}
+
 }  // namespace
 
 void MakeValue(std::shared_ptr<const Sources> sources, std::shared_ptr<const EntryRenderer> entry,
                const Reader& reader, MadeDone done) {
+  if (const std::string_view provider = ProviderOf(entry->entry()); !provider.empty())
+    done = Counted(sources, provider, std::move(done));
   switch (entry->entry().kind) {
     case EntryKind::kCredential: return done(StoredCredential(*sources, *entry, reader));
     case EntryKind::kBearer: return done(Bearer(*entry));

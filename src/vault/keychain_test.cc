@@ -17,6 +17,7 @@
 #include "base/json_io.h"
 #include "base/temporary_directory.h"
 #include "base/testing.h"
+#include "vault/stats.h"
 #include "vault/testing.h"
 
 namespace noetl::vault {
@@ -450,6 +451,11 @@ TEST_F(KeychainTest, FailuresAreToldWithoutTheirBody) {
 TEST_F(KeychainTest, WhatCannotBeAuditedIsNotHandedOut) {
   store_.FailAudit("the disk is full");
   EXPECT_EQ(Bad(R"([{"name":"a","kind":"bearer","token":"geheim"}])", "a").code, "io");
+  const auto& written =
+      vault_.stats()
+          .audits[IndexIn(kAuditOperations, "resolve_keychain")][IndexIn(kAuditOutcomes, "ok")];
+  EXPECT_EQ(written[0], 0);
+  EXPECT_EQ(written[1], 1);
 }
 
 TEST_F(KeychainTest, RefreshesInTheBackgroundBeforeTheEnd) {
@@ -476,6 +482,18 @@ TEST_F(KeychainTest, RefreshesInTheBackgroundBeforeTheEnd) {
   fetcher_.Answer(200, R"({"access_token":"three","expires_in":360})");
   EXPECT_EQ((**Start(keychain, request))["access_token"], Json("two"));
   EXPECT_EQ((**Start(keychain, request))["access_token"], Json("three"));
+  const SecretStats& stats = vault_.stats();
+  const auto counted = [&](Refreshed what) {
+    return stats.refreshes[static_cast<std::size_t>(what)].load();
+  };
+  EXPECT_EQ(counted(Refreshed::kTriggered), 3);
+  EXPECT_EQ(counted(Refreshed::kSucceeded), 2);
+  EXPECT_EQ(counted(Refreshed::kFailed), 1);
+  EXPECT_EQ(counted(Refreshed::kShared), 0);
+  const std::size_t oauth2 = IndexIn(kProviders, "oauth2");
+  EXPECT_EQ(stats.fetches[oauth2][0], 3);
+  EXPECT_EQ(stats.fetches[oauth2][1], 1);
+  EXPECT_EQ(stats.fetch_times[oauth2].Read().count(), 4);
 }
 
 TEST_F(KeychainTest, WhoeverComesTooLateForTheOldValueWaitsForTheRefresh) {
@@ -494,6 +512,7 @@ TEST_F(KeychainTest, WhoeverComesTooLateForTheOldValueWaitsForTheRefresh) {
   fetcher_.Release();
   ASSERT_TRUE(late);
   EXPECT_EQ((**late)["access_token"], Json("two"));
+  EXPECT_EQ(vault_.stats().refreshes[static_cast<std::size_t>(Refreshed::kShared)], 1);
   EXPECT_EQ(fetcher_.requests().size(), 2u);
 }
 

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/time.h"
+#include "vault/stats.h"
 
 namespace noetl::vault {
 namespace {
@@ -105,6 +106,7 @@ struct Vault::Impl {
   Clock* clock;
   IdSource* ids;
   VaultOptions options;
+  std::unique_ptr<SecretStats> stats = std::make_unique<SecretStats>();
 
   static std::string CredentialAad(std::int64_t id) {
     return EnvelopeAad(kCredentialTable, std::to_string(id));
@@ -153,7 +155,9 @@ struct Vault::Impl {
                               .parent_execution_id = reader.parent_execution_id,
                               .kek_version = std::string(key_version),
                               .notes = std::string(notes)};
-    return store->AddAudit({&row, 1});
+    Status written = store->AddAudit({&row, 1});
+    stats->Audited(reader.operation, outcome, written.has_value());
+    return written;
   }
 
   // A read that failed keeps its own error; that it could not be audited is only logged.
@@ -182,6 +186,43 @@ struct Vault::Impl {
     Credential out = FromRow(*row);
     out.data = *std::move(data);
     return out;
+  }
+
+  // What `read` gives, sealed with a key that only the worker can derive. Without a usable key
+  // nothing is read.
+  Result<Json> SealTo(std::string_view public_key, Reader reader, std::string_view name,
+                      const std::function<Result<Json>(const Reader&)>& read) const {
+    reader.operation = "get_sealed";
+    const std::optional<std::string> bytes = crypto::Base64Decode(public_key);
+    const std::optional<crypto::Key> worker_key =
+        bytes ? crypto::KeyFrom(*bytes) : std::optional<crypto::Key>();
+    crypto::X25519Pair ephemeral = crypto::MakeX25519Pair();
+    const crypto::WipeAtEnd wipe_private(ephemeral.private_key);
+    std::optional<crypto::Key> shared;
+    if (worker_key) shared = crypto::X25519Derive(ephemeral.private_key, *worker_key);
+    if (!shared) {
+      AuditFailure(reader, name, kNoPublicKey, "", "");
+      return Fail("no_pubkey", fmt::format("worker '{}' has no usable public key (base64 of 32 "
+                                           "bytes X25519)",
+                                           reader.worker_id));
+    }
+    const crypto::WipeAtEnd wipe_shared(*shared);
+    NOETL_ASSIGN(const Json secret, read(reader));
+    std::string plain = WriteJson(secret);
+    const crypto::WipeAtEnd wipe_plain(plain);
+    std::string derived = crypto::HkdfSha256(crypto::AsText(*shared), "", kSealInfo,
+                                             crypto::kKeyBytes + crypto::kNonceBytes);
+    const crypto::WipeAtEnd wipe_derived(derived);
+    crypto::Key key = *crypto::KeyFrom(std::string_view(derived).substr(0, crypto::kKeyBytes));
+    const crypto::WipeAtEnd wipe_key(key);
+    crypto::Nonce nonce;
+    std::ranges::copy(std::string_view(derived).substr(crypto::kKeyBytes), nonce.begin());
+    const std::string sealed =
+        crypto::Seal(crypto::Cipher::kChaCha20Poly1305, key, nonce, plain, kSealAad);
+    return Json::Object({{"alg", kSealAlgorithm},
+                         {"v", 1},
+                         {"eph_pub", crypto::Base64Encode(crypto::AsText(ephemeral.public_key))},
+                         {"ciphertext", crypto::Base64Encode(sealed)}});
   }
 
   Status RewrapOne(std::string_view envelope, const std::string& aad,
@@ -248,6 +289,8 @@ Vault::Vault(store::Secrets* store, std::shared_ptr<const Keys> keys, Clock* clo
 
 Vault::~Vault() = default;
 
+SecretStats& Vault::stats() const { return *impl_->stats; }
+
 Result<Credential> Vault::Put(const Credential& credential) {
   NOETL_TRY(CheckName("name", credential.name));
   NOETL_TRY(CheckName("type", credential.type));
@@ -308,38 +351,18 @@ Result<std::int64_t> Vault::Delete(std::string_view identifier) {
 
 Result<Json> Vault::Seal(std::string_view identifier, std::string_view public_key,
                          const Reader& reader) const {
-  Reader sealed_reader = reader;
-  sealed_reader.operation = "get_sealed";
-  const std::optional<std::string> bytes = crypto::Base64Decode(public_key);
-  const std::optional<crypto::Key> worker_key =
-      bytes ? crypto::KeyFrom(*bytes) : std::optional<crypto::Key>();
-  crypto::X25519Pair ephemeral = crypto::MakeX25519Pair();
-  const crypto::WipeAtEnd wipe_private(ephemeral.private_key);
-  std::optional<crypto::Key> shared;
-  if (worker_key) shared = crypto::X25519Derive(ephemeral.private_key, *worker_key);
-  if (!shared) {
-    impl_->AuditFailure(sealed_reader, identifier, kNoPublicKey, "", "");
-    return Fail("no_pubkey", fmt::format("worker '{}' has no usable public key (base64 of 32 "
-                                         "bytes X25519)",
-                                         reader.worker_id));
-  }
-  const crypto::WipeAtEnd wipe_shared(*shared);
-  NOETL_ASSIGN(const Credential credential, impl_->Read(identifier, sealed_reader));
-  std::string plain = WriteJson(credential.ToJson());
-  const crypto::WipeAtEnd wipe_plain(plain);
-  std::string derived = crypto::HkdfSha256(crypto::AsText(*shared), "", kSealInfo,
-                                           crypto::kKeyBytes + crypto::kNonceBytes);
-  const crypto::WipeAtEnd wipe_derived(derived);
-  crypto::Key key = *crypto::KeyFrom(std::string_view(derived).substr(0, crypto::kKeyBytes));
-  const crypto::WipeAtEnd wipe_key(key);
-  crypto::Nonce nonce;
-  std::ranges::copy(std::string_view(derived).substr(crypto::kKeyBytes), nonce.begin());
-  const std::string sealed =
-      crypto::Seal(crypto::Cipher::kChaCha20Poly1305, key, nonce, plain, kSealAad);
-  return Json::Object({{"alg", kSealAlgorithm},
-                       {"v", 1},
-                       {"eph_pub", crypto::Base64Encode(crypto::AsText(ephemeral.public_key))},
-                       {"ciphertext", crypto::Base64Encode(sealed)}});
+  return impl_->SealTo(public_key, reader, identifier, [&](const Reader& audited) -> Result<Json> {
+    NOETL_ASSIGN(const Credential credential, impl_->Read(identifier, audited));
+    return credential.ToJson();
+  });
+}
+
+Result<Json> Vault::SealGiven(std::string_view name, const Json& secret,
+                              std::string_view public_key, const Reader& reader) const {
+  return impl_->SealTo(public_key, reader, name, [&](const Reader& audited) -> Result<Json> {
+    NOETL_TRY(impl_->Audit(audited, name, kOk, "", ""));
+    return secret;
+  });
 }
 
 Result<KeychainEntry> Vault::PeekKeychain(const KeychainKey& key) {

@@ -25,6 +25,8 @@
 
 namespace noetl::vault {
 
+struct SecretStats;  // stats.h
+
 struct Credential {
   std::int64_t id = 0;
   std::string name;
@@ -109,6 +111,9 @@ class Vault {
   // ciphertext}. "no_pubkey" when the key cannot be used.
   Result<Json> Seal(std::string_view identifier, std::string_view public_key,
                     const Reader& reader) const;
+  // The same for a secret that is no stored credential; `name` is for the audit.
+  Result<Json> SealGiven(std::string_view name, const Json& secret, std::string_view public_key,
+                         const Reader& reader) const;
 
   // What is found is audited, as read for the run of the key, and its access counted.
   Result<KeychainEntry> FindKeychain(const KeychainKey& key);
@@ -136,6 +141,9 @@ class Vault {
   // A row for a read that did not go through the calls above.
   Status Audit(const Reader& reader, std::string_view credential, std::string_view outcome,
                std::string_view notes = "") const;
+
+  // What was counted so far, by the vault and by the keychain over it.
+  SecretStats& stats() const;
 
  private:
   struct Impl;

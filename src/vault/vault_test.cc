@@ -186,6 +186,19 @@ TEST_F(VaultTest, IdsGoBeforeNames) {
   EXPECT_EQ(vault.Find("777", false, reader_)->name, "777");
 }
 
+// As a worker does it.
+std::optional<std::string> OpenSealed(const Json& sealed, const crypto::Key& private_key) {
+  const auto other = crypto::KeyFrom(*crypto::Base64Decode(sealed["eph_pub"].AsString()));
+  const auto shared = crypto::X25519Derive(private_key, *other);
+  const std::string derived =
+      crypto::HkdfSha256(crypto::AsText(*shared), "", "noetl-sealed-v1", 44);
+  crypto::Nonce nonce;
+  std::ranges::copy(derived.substr(32), nonce.begin());
+  return crypto::Open(crypto::Cipher::kChaCha20Poly1305, *crypto::KeyFrom(derived.substr(0, 32)),
+                      nonce, *crypto::Base64Decode(sealed["ciphertext"].AsString()),
+                      "x25519-hkdf-sha256-chacha20-poly1305|v=1");
+}
+
 TEST_F(VaultTest, SealedForOneWorkerOnly) {
   Vault vault = Make();
   ASSERT_TRUE(vault.Put(Postgres()));
@@ -195,24 +208,28 @@ TEST_F(VaultTest, SealedForOneWorkerOnly) {
   ASSERT_TRUE(sealed);
   EXPECT_EQ((*sealed)["alg"], Json("x25519-hkdf-sha256-chacha20-poly1305"));
   EXPECT_EQ((*sealed)["v"], Json(1));
-
-  const auto open = [&](const crypto::Key& private_key) -> std::optional<std::string> {
-    const auto other = crypto::KeyFrom(*crypto::Base64Decode((*sealed)["eph_pub"].AsString()));
-    const auto shared = crypto::X25519Derive(private_key, *other);
-    const std::string derived =
-        crypto::HkdfSha256(crypto::AsText(*shared), "", "noetl-sealed-v1", 44);
-    crypto::Nonce nonce;
-    std::ranges::copy(derived.substr(32), nonce.begin());
-    return crypto::Open(crypto::Cipher::kChaCha20Poly1305, *crypto::KeyFrom(derived.substr(0, 32)),
-                        nonce, *crypto::Base64Decode((*sealed)["ciphertext"].AsString()),
-                        "x25519-hkdf-sha256-chacha20-poly1305|v=1");
-  };
-  const std::optional<std::string> plain = open(worker.private_key);
+  const std::optional<std::string> plain = OpenSealed(*sealed, worker.private_key);
   ASSERT_TRUE(plain);
   EXPECT_EQ(Parse(*plain)["data"], Postgres().data);
   EXPECT_EQ(Parse(*plain)["name"], Json("pg_demo"));
-  EXPECT_FALSE(open(crypto::MakeX25519Pair().private_key));
+  EXPECT_FALSE(OpenSealed(*sealed, crypto::MakeX25519Pair().private_key));
   EXPECT_THAT(Audit(), ElementsAre("get_sealed pg_demo ok"));
+}
+
+TEST_F(VaultTest, SealsWhatIsNotStored) {
+  Vault vault = Make();
+  const crypto::X25519Pair worker = crypto::MakeX25519Pair();
+  const std::string public_key = crypto::Base64Encode(crypto::AsText(worker.public_key));
+  const Json secret = Parse(R"({"name":"alias","data":{"token":"t"}})");
+  const Result<Json> sealed = vault.SealGiven("alias", secret, public_key, reader_);
+  ASSERT_TRUE(sealed);
+  const std::optional<std::string> plain = OpenSealed(*sealed, worker.private_key);
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(Parse(*plain), secret);
+  EXPECT_FALSE(OpenSealed(*sealed, crypto::MakeX25519Pair().private_key));
+  EXPECT_EQ(vault.SealGiven("other", secret, "AAAA", reader_).error().code, "no_pubkey");
+  EXPECT_THAT(Audit(),
+              testing::UnorderedElementsAre("get_sealed alias ok", "get_sealed other no_pubkey"));
 }
 
 TEST_F(VaultTest, KeysThatCannotBeUsedSealNothing) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstring>
 #include <set>
 #include <utility>
 
@@ -11,11 +10,9 @@
 #include "base/check.h"
 #include "base/json_io.h"
 #include "base/time.h"
-#include "engine/decide.h"
 #include "engine/pipeline_retry.h"
 #include "engine/result.h"
 #include "engine/summary.h"
-#include "worker/bounded_text.h"
 #include "worker/credentials.h"
 #include "worker/tools/process_fields.h"
 
@@ -33,13 +30,12 @@ constexpr std::int64_t kGuardMarginMs = kStopGraceMs + 1'000;
 // A stored body that cannot be read at the moment is asked for this often again.
 constexpr int kLoadRetriesMax = 3;
 
-constexpr std::string_view kNotAvailable = "REFERENCE_NOT_AVAILABLE";
 // Secrets are loaded like bodies, under a name that no body has.
 constexpr std::string_view kSecretRef = "secret:";
 constexpr std::string_view kKeychainRoot = "keychain.";
 
-constexpr std::array<std::string_view, 6> kTransientCodes = {
-    "overloaded", "unavailable", "io", "disk_full", "read_only", "timeout"};
+constexpr std::array<std::string_view, 7> kTransientCodes = {
+    "overloaded", "unavailable", "io", "disk_full", "read_only", "timeout", "tls"};
 constexpr std::array<std::string_view, 5> kRefusals = {
     "superseded", "cancelled", "already_terminal", "stale_claim", "not_found"};
 // Members of a single tool's config that are for the worker, not for the tool.
@@ -50,12 +46,6 @@ template <std::size_t N>
 bool IsIn(const std::array<std::string_view, N>& list, std::string_view name) {
   return std::ranges::find(list, name) != list.end();
 }
-
-// What must be known of a value before it can be stored.
-struct Findings {
-  bool nul = false;
-  bool deep = false;
-};
 
 // The names after `keychain.` in the texts of a config, each once.
 void AddKeychainNames(const Json& value, std::set<std::string>* names) {
@@ -79,172 +69,16 @@ std::set<std::string> KeychainNames(const Json& config) {
   return names;
 }
 
-bool HasNul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
-
-void Inspect(const Json& value, std::size_t depth, Findings* findings) {
-  if (value.is_string()) {
-    findings->nul = findings->nul || HasNul(value.AsString());
-    return;
-  }
-  if (!value.is_container()) return;
-  if (depth >= kResultDepthMax) {
-    findings->deep = true;
-    return;
-  }
-  for (const Json& item : value.items()) Inspect(item, depth + 1, findings);
-  for (const JsonMember& member : value.members()) {
-    findings->nul = findings->nul || HasNul(member.key());
-    Inspect(member.value, depth + 1, findings);
-  }
-}
-
 ToolAnswer MissingBody(std::string message) {
   ToolAnswer answer = Refuse("missing_reference", kNotAvailable, std::move(message));
   answer.outcome.error_info = answer.outcome.error_info.With("retryable", true);
   return answer;
 }
 
-Event MakeEvent(const RunParts& parts, const bus::Report& report, EventType type,
-                std::string_view status, Json context, Json meta) {
-  Event event;
-  event.event_id = parts.ids->Next();
-  event.execution_id = report.execution_id;
-  event.type = type;
-  event.type_name = engine::EventName(type);
-  event.node_name = report.step;
-  event.status = std::string(status);
-  event.worker_id = report.worker_id;
-  event.created_at_us = parts.clock->NowMicros();
-  event.result = Json::Object({{"status", status}, {"context", std::move(context)}});
-  event.meta = std::move(meta);
-  return event;
-}
-
-Json WithId(Json::Members members, const std::string& command_id) {
-  members.emplace_back("command_id", Json(command_id));
-  return Json::Object(std::move(members));
-}
-
-// How many bytes at the end begin a character that is not complete.
-std::size_t PartialCharacter(std::string_view bytes) {
-  for (std::size_t back = 1; back <= std::min<std::size_t>(3, bytes.size()); ++back) {
-    const auto byte = static_cast<unsigned char>(bytes[bytes.size() - back]);
-    if ((byte & 0xc0) == 0x80) continue;
-    const std::size_t length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
-    return length > back ? back : 0;
-  }
-  return 0;
-}
-
-bool InsideCharacter(std::string_view text, std::size_t at) {
-  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80;
-}
-
 }  // namespace
 
 bool IsTransient(const Error& error) { return IsIn(kTransientCodes, error.code); }
 bool IsRefused(const Error& error) { return IsIn(kRefusals, error.code); }
-
-// ---- log text
-
-LogFeed::LogFeed(std::string stream, std::int64_t bytes_max)
-    : stream_(std::move(stream)),
-      head_max_(static_cast<std::size_t>(std::max<std::int64_t>(bytes_max, 0)) / 3 * 2),
-      tail_max_(static_cast<std::size_t>(std::max<std::int64_t>(bytes_max, 0)) - head_max_) {}
-
-void LogFeed::Append(std::string_view bytes) {
-  partial_.append(bytes);
-  const std::size_t whole = partial_.size() - PartialCharacter(partial_);
-  Keep(CleanText(std::string_view(partial_).substr(0, whole)));
-  partial_.erase(0, whole);
-}
-
-void LogFeed::Keep(std::string_view text) {
-  const std::int64_t before = total_;
-  total_ += std::ssize(text);
-  if (before == head_bytes_) {  // nothing is in the tail yet
-    std::size_t fits = std::min(text.size(), head_max_ - static_cast<std::size_t>(head_bytes_));
-    while (fits > 0 && InsideCharacter(text, fits)) --fits;
-    ready_.append(text.substr(0, fits));
-    head_bytes_ += static_cast<std::int64_t>(fits);
-    text.remove_prefix(fits);
-  }
-  tail_.append(text);
-  if (tail_.size() > 2 * tail_max_) tail_.erase(0, tail_.size() - tail_max_);
-}
-
-void LogFeed::Cut(std::string_view text, std::int64_t offset,
-                  std::vector<bus::LogText>* out) const {
-  while (!text.empty()) {
-    std::size_t size = std::min(text.size(), kLogPieceBytesMax);
-    while (InsideCharacter(text, size)) --size;
-    out->push_back({stream_, offset, std::string(text.substr(0, size))});
-    text.remove_prefix(size);
-    offset += static_cast<std::int64_t>(size);
-  }
-}
-
-void LogFeed::TakeReady(std::vector<bus::LogText>* out) {
-  Cut(ready_, head_bytes_ - std::ssize(ready_), out);
-  ready_.clear();
-}
-
-void LogFeed::TakeAll(std::vector<bus::LogText>* out) {
-  Keep(CleanText(std::exchange(partial_, {})));
-  TakeReady(out);
-  std::string_view end = tail_;
-  if (end.size() > tail_max_) end.remove_prefix(end.size() - tail_max_);
-  while (InsideCharacter(end, 0)) end.remove_prefix(1);
-  Cut(end, total_ - std::ssize(end), out);
-  tail_.clear();
-}
-
-// ---- reports
-
-bus::Report ReportOn(const RunParts& parts, const bus::Grant& grant) {
-  return {.execution_id = grant.execution_id,
-          .command_id = grant.command_id,
-          .event_id = grant.event_id,
-          .claim_token = grant.claim_token,
-          .worker_id = parts.options->worker_id,
-          .step = grant.step};
-}
-
-bus::Report HardReport(const RunParts& parts, bus::Report report, const Json& meta,
-                       const ToolAnswer& answer) {
-  const std::string error = CleanText(answer.outcome.error);
-  Json::Members members;
-  members.emplace_back("error", Json(error));
-  const auto add = [&](std::string_view name, const Json& value) {
-    Findings findings;
-    Inspect(value, 1, &findings);
-    if (value.is_object() && !findings.deep)
-      members.emplace_back(name, findings.nul ? ReplaceNul(value) : value);
-  };
-  add("error_info", answer.outcome.error_info);
-  add("result", answer.outcome.payload);
-  const Json context = WithId(std::move(members), report.command_id);
-  for (const EventType type : {EventType::kCallError, EventType::kCommandFailed}) {
-    report.events.push_back(MakeEvent(parts, report, type, "FAILED", context, meta));
-    report.events.back().error = error;
-  }
-  report.ends = true;
-  return report;
-}
-
-bus::Report StorageFailure(const RunParts& parts, const bus::Report& refused, const Error& error) {
-  bus::Report report{.execution_id = refused.execution_id,
-                     .command_id = refused.command_id,
-                     .event_id = refused.event_id,
-                     .claim_token = refused.claim_token,
-                     .worker_id = refused.worker_id,
-                     .step = refused.step};
-  ToolAnswer answer = Refuse("storage", "STORAGE",
-                             fmt::format("the result could not be stored: {}", error.message));
-  answer.outcome.error_info = answer.outcome.error_info.With("retryable", true);
-  const Json meta = refused.events.empty() ? Json() : refused.events.back().meta;
-  return HardReport(parts, std::move(report), meta, answer);
-}
 
 // ---- the run
 
@@ -321,11 +155,10 @@ void CommandRun::Prepare() {
 Status CommandRun::MakeScope() {
   if (scope_) return {};
   NOETL_ASSIGN(scope_, engine::CommandScope::Create(grant_.context, grant_.meta, &bodies_));
-  if (Status bound = BindKeychain(); !bound) {
-    scope_.reset();
-    return bound;
-  }
-  return {};
+  Status bound = BindKeychain();
+  if (bound) bound = BindSecretInputs();
+  if (!bound) scope_.reset();
+  return bound;
 }
 
 // ---- secrets
@@ -351,6 +184,24 @@ Status CommandRun::BindKeychain() {
     }
     return Fail("E430", fmt::format("token('{}'): the credential has no token", alias));
   });
+  return {};
+}
+
+// Inputs of the run that the log only names.
+Status CommandRun::BindSecretInputs() {
+  engine::Scope& names = scope_->scope();
+  const Json named = names.sources().workload;
+  Json workload = named;
+  secret_inputs_.clear();
+  for (const JsonMember& member : named.members()) {
+    const Json* alias = member.value.Find("_secret");
+    if (!alias) continue;
+    Json data;
+    NOETL_TRY(AddSecret(alias->ToString(), &data));
+    secret_inputs_.emplace_back(data["value"], member.value);
+    workload = workload.With(member.key(), data["value"]);
+  }
+  if (!secret_inputs_.empty()) names.SetWorkload(std::move(workload));
   return {};
 }
 
@@ -706,146 +557,6 @@ void CommandRun::Loaded(std::uint64_t ticket, const std::string& ref, Result<Jso
   bodies_.Add(ref, std::move(body));
   phase_ = back_;
   Advance();
-}
-
-// ---- sub-playbooks
-
-// Names of the iteration are for templates; the child gets only what was given to it.
-Json CommandRun::ChildPayload() const {
-  Json payload = call_.input;
-  Json own;
-  const Json& config = grant_.context["tool_config"];
-  const Json& tasks =
-      config.is_object() ? (config.Has("tasks") ? config["tasks"] : config["tool_config"]) : config;
-  for (const Json& item : tasks.items()) {
-    const Json* task = item["name"].AsString() == call_.label ? &item : item.Find(call_.label);
-    if (task) own = (*task)["args"].Merge((*task)["input"]);
-  }
-  const Json names = engine::NamesOfIteration(grant_.context["iteration"]);
-  for (const JsonMember& member : names["iter"].members()) {
-    if (!own.Has(member.key()) && !grant_.context["args"].Has(member.key()))
-      payload = payload.Without(member.key());
-  }
-  if (!payload.empty()) return payload;
-  return call_.config["payload"].is_object() ? call_.config["payload"] : Json::Object();
-}
-
-void CommandRun::StartChild() {
-  const Json& config = call_.config;
-  called_at_us_ = parts().clock->MonotonicMicros();
-  const Json& step =
-      config["result_step"].is_string() ? config["result_step"] : config["return_step"];
-  bus::ChildCall call{
-      .parent_execution_id = grant_.execution_id,
-      .parent_command_id = grant_.command_id,
-      .parent_step = grant_.step,
-      .key = fmt::format("{}:{}", call_.label, ++children_),
-      .path = config["path"].ToString(),
-      .version = config["version"],
-      .payload = ChildPayload(),
-      .return_step = step.ToString(),
-      .wait = config["wait"].AsBool() || config["return_result"].AsBool() || step.is_string(),
-      .pool = config["execution_pool"].ToString()};
-  if (call.path.empty()) {
-    return EndChild(Refuse("config", "E460", "sub-playbook: path rendered to nothing (E460)"));
-  }
-  const bool waits = call.wait;
-  phase_ = Phase::kWithChild;
-  const std::uint64_t ticket = ++ticket_;
-  if (waits) {
-    BeginWait();
-    const bool by_step = config["return_step"].is_string();
-    const std::int64_t limit_ms = call_.timeout_ms.value_or(
-        by_step ? engine::kReturnStepTimeoutMs : engine::kReturnResultTimeoutMs);
-    timer_ = parts().reactor->After(limit_ms * 1'000, [weak = weak_from_this(), limit_ms] {
-      if (const auto self = weak.lock()) self->ChildTookTooLong(limit_ms);
-    });
-  }
-  parts().server->RunChild(std::move(call), [door = parts().door, weak = weak_from_this(),
-                                             ticket](Result<engine::ChildEnd> end) {
-    door->Post([weak, ticket, end = std::move(end)]() mutable {
-      if (const auto self = weak.lock()) self->ChildEnded(ticket, std::move(end));
-    });
-  });
-}
-
-void CommandRun::ChildEnded(std::uint64_t ticket, Result<engine::ChildEnd> end) {
-  if (phase_ != Phase::kWithChild || ticket != ticket_) return;
-  const std::string path = call_.config["path"].ToString();
-  const auto fail = [&](bool retryable, std::string message) {
-    ToolAnswer answer =
-        Failed("playbook", "child_failed", "CHILD_FAILED", retryable, std::move(message));
-    answer.hard = true;
-    EndChild(std::move(answer));
-    Advance();
-  };
-  if (!end) {
-    return fail(IsTransient(end.error()),
-                fmt::format("sub-playbook '{}' could not be run: {}", path, end.error().message));
-  }
-  if (end->status == "STARTED") {
-    ToolAnswer answer;
-    answer.outcome.payload =
-        Json::Object({{"status", "started"},
-                      {"execution_id", std::to_string(end->child_execution_id)},
-                      {"path", path},
-                      {"async", true}});
-    EndChild(std::move(answer));
-    return Advance();
-  }
-  if (end->status != "COMPLETED") {
-    return fail(false,
-                fmt::format("sub-playbook '{}' (run {}) ended {}{}", path, end->child_execution_id,
-                            end->status, end->error.empty() ? std::string() : ": " + end->error));
-  }
-  const std::string_view ref = end->reference["ref"].AsString();
-  if (ref.empty()) {
-    ToolAnswer answer;
-    answer.outcome.payload = std::move(end->data);
-    EndChild(std::move(answer));
-    return Advance();
-  }
-  // The tasks that follow read the result itself.
-  parts().server->Load(std::string(ref), [door = parts().door, weak = weak_from_this(),
-                                          ticket = ++ticket_](Result<Json> body) {
-    door->Post([weak, ticket, body = std::move(body)]() mutable {
-      if (const auto self = weak.lock()) self->ChildLoaded(ticket, std::move(body));
-    });
-  });
-}
-
-void CommandRun::ChildLoaded(std::uint64_t ticket, Result<Json> body) {
-  if (phase_ != Phase::kWithChild || ticket != ticket_) return;
-  ToolAnswer answer;
-  if (body) {
-    answer.outcome.payload = *std::move(body);
-  } else {
-    answer = Failed("playbook", "missing_reference", kNotAvailable, true,
-                    fmt::format("the result of sub-playbook '{}' is not available: {}",
-                                call_.config["path"].AsString(), body.error().message));
-  }
-  EndChild(std::move(answer));
-  Advance();
-}
-
-void CommandRun::ChildTookTooLong(std::int64_t limit_ms) {
-  timer_ = 0;
-  if (phase_ != Phase::kWithChild) return;
-  ToolAnswer answer = Failed("playbook", "timeout", "TIMEOUT", true,
-                             fmt::format("sub-playbook '{}' did not end within {} s",
-                                         call_.config["path"].AsString(), limit_ms / 1'000));
-  answer.hard = true;
-  EndChild(std::move(answer));
-  Advance();
-}
-
-void CommandRun::EndChild(ToolAnswer answer) {
-  if (timer_) parts().reactor->CancelTimer(std::exchange(timer_, 0));
-  EndWait();
-  ++ticket_;
-  timed_out_ = false;
-  answer_ = std::move(answer);
-  phase_ = Phase::kAnswered;
 }
 
 // ---- text of the tool

@@ -28,23 +28,22 @@
 #include "bus/link.h"
 #include "engine/command.h"
 #include "engine/pipeline.h"
+#include "worker/log_feed.h"
 #include "worker/masking.h"
+#include "worker/reports.h"
 #include "worker/tool.h"
 #include "worker/worker.h"
 
 namespace noetl::worker {
 
-// An event wraps a result in four levels; loops, parents and summaries add theirs. What is deeper
-// than this could not be written with all of them around it.
-inline constexpr std::size_t kResultDepthMax = 100;
+// The code of an error: a stored body is gone.
+inline constexpr std::string_view kNotAvailable = "REFERENCE_NOT_AVAILABLE";
 // Commands that wait for a delay or a child with their slot given back. Beyond it they keep it, so
 // that what a worker holds stays bounded.
 inline constexpr int kWaitingMax = 1'000;
 // What the server refused for the moment is tried again after this long, doubling.
 inline constexpr std::int64_t kRetryFirstMs = 100;
 inline constexpr std::int64_t kSendDelayMsMax = 5'000;
-// A piece of log text is a row: larger ones are cut.
-inline constexpr std::size_t kLogPieceBytesMax = 64 << 10;
 
 // The delay after one of `delay_ms`; 0: before the first.
 inline std::int64_t NextDelayMs(std::int64_t delay_ms) {
@@ -73,33 +72,6 @@ class Door {
  private:
   std::mutex mutex_;
   Reactor* reactor_;
-};
-
-// Text of one stream on its way to the server: the first two thirds of the limit as they come, the
-// last third at the end. Offsets count bytes of the text as it is sent: valid UTF-8 without U+0000.
-class LogFeed {
- public:
-  LogFeed(std::string stream, std::int64_t bytes_max);
-
-  void Append(std::string_view bytes);
-  std::size_t ready_bytes() const { return ready_.size(); }
-  // Moves what can be sent now into `out`, in pieces.
-  void TakeReady(std::vector<bus::LogText>* out);
-  // The same with everything that is left: the stream has ended.
-  void TakeAll(std::vector<bus::LogText>* out);
-
- private:
-  void Keep(std::string_view text);
-  void Cut(std::string_view text, std::int64_t offset, std::vector<bus::LogText>* out) const;
-
-  std::string stream_;
-  std::size_t head_max_;
-  std::size_t tail_max_;
-  std::string partial_;  // bytes of a character whose end has not come yet
-  std::string ready_;    // the end of the head, not sent yet
-  std::string tail_;     // at most twice tail_max_
-  std::int64_t head_bytes_ = 0;
-  std::int64_t total_ = 0;
 };
 
 class CommandRun;
@@ -195,6 +167,7 @@ class CommandRun : public std::enable_shared_from_this<CommandRun> {
 
   // Secrets.
   Status BindKeychain();
+  Status BindSecretInputs();
   Status AddSecret(const std::string& alias, Json* data);
   bool ApplyAuth();
 
@@ -248,6 +221,7 @@ class CommandRun : public std::enable_shared_from_this<CommandRun> {
   Phase phase_ = Phase::kPreparing;
   LoadedBodies bodies_;
   Masking masking_;
+  std::vector<std::pair<Json, Json>> secret_inputs_;  // value, and how the log names it
   std::unique_ptr<engine::CommandScope> scope_;
   std::optional<engine::Pipeline> pipeline_;
 
@@ -277,13 +251,5 @@ class CommandRun : public std::enable_shared_from_this<CommandRun> {
   Reactor::TimerId log_timer_ = 0;
   std::optional<bus::Report> last_;  // waits for the logs before it
 };
-
-// The identity of a report on this command.
-bus::Report ReportOn(const RunParts& parts, const bus::Grant& grant);
-// Ends a command hard: call.error and command.failed, as a report on the same command.
-bus::Report HardReport(const RunParts& parts, bus::Report identity, const Json& meta,
-                       const ToolAnswer& answer);
-// Replaces what was to be reported by a failure to store it.
-bus::Report StorageFailure(const RunParts& parts, const bus::Report& refused, const Error& error);
 
 }  // namespace noetl::worker

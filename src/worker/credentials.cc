@@ -448,7 +448,8 @@ Result<Json> ApplyCredential(std::string_view tool_kind, const Json& config, std
 
 std::vector<std::string> SecretsOf(std::string_view type, const Json& data) {
   SecretCollector collector(type);
-  collector.Collect(data, data.is_string(), false);
+  const bool all = type == "input";  // a secret input of a run, whatever it looks like
+  collector.Collect(data, all || data.is_string(), all);
   // What a request makes of user and password.
   const std::string user = TextOf(First(data, {"username", "user"}));
   const std::string password = TextOf(First(data, {"password"}));

@@ -147,6 +147,18 @@ def sealed(server):
     for worker in ("keyless", "nobody", ""):
         check(server.get(route + worker), 400)
     check(server.get("/api/credentials/none/sealed?worker_id=sealer"), 404)
+    # What the keychain of a run holds, for that run only.
+    put(server, "stored_one", data={"token": "t1"})
+    registered(server)
+    run = check(server.post("/api/execute", {"path": "secrets/one"}), 200)["execution_id"]
+    route = "/api/credentials/alias/sealed?worker_id=sealer"
+    check(server.get(f"{route}&execution_id={run}"), 200, {"v": 1, "ciphertext": str})
+    check(server.get(f"/api/credentials/none/sealed?worker_id=sealer&execution_id={run}"), 404)
+    for other in (route, f"{route}&execution_id=12345"):
+        check(server.get(other), 404)
+    rows = audit(server, f"?credential=alias&execution_id={run}")
+    expect(("get_sealed", "ok", "sealer") in
+           [(row["operation"], row["outcome"], row["worker_id"]) for row in rows], f"{rows}")
     outcomes = {row["outcome"] for row in audit(server) if row["operation"] == "get_sealed"}
     expect(outcomes >= {"ok", "no_pubkey", "credential_not_found"}, f"{outcomes}")
 

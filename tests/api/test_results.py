@@ -3,10 +3,10 @@ import hashlib
 import json
 import urllib.parse
 
-from harness import case, check, expect
+from harness import case, check, expect, wait_until
 
 TOKEN = "a-token-of-workers"
-SERVER = {"settings": {"NOETL_INTERNAL_API_TOKEN": TOKEN}}
+SERVER = {"settings": {"NOETL_INTERNAL_API_TOKEN": TOKEN, "NOETL_SQL_API_ENABLED": "true"}}
 INNER = {"Authorization": f"Bearer {TOKEN}"}
 
 PLAYBOOK = """apiVersion: noetl.io/v2
@@ -69,6 +69,83 @@ def refusals(server):
 
 
 @case
+def lifetimes(server):
+    run = started(server)
+
+    def put(name, **more):
+        return server.put(f"/api/result/{run}", {"name": name, "data": 1, **more})
+
+    for scope in ("step", "execution", "workflow", "permanent"):
+        check(put(scope, scope=scope), 200, {"scope": scope, "expires_at": None})
+    for index, ttl in enumerate((60, 0.5, "90s", "12h", "7d", "1.5m", "30")):
+        check(put(f"ttl{index}", ttl=ttl), 200, {"expires_at": lambda text: text.endswith("Z")})
+    check(put("none", ttl=None), 200, {"expires_at": None})
+    for ttl in (0, -1, "", "x", "-5s", "0s", True, [], {}, 1e300, "100000d"):
+        error = check(put("bad", ttl=ttl), 422)
+        expect("ttl" in error["error"], f"{error}")
+    for scope in ("", "forever", "Step", 5, []):
+        error = check(put("bad", scope=scope), 422)
+        expect("scope" in error["error"], f"{error}")
+    check(put("bad", scope="permanent", ttl=60), 422)
+    # The same again is kept as long as the longer one wants.
+    first = check(put("again", ttl=60), 200)
+    second = check(put("again", ttl=600), 200)
+    expect(second["ref"] == first["ref"] and second["expires_at"] > first["expires_at"], f"{second}")
+    third = check(put("again", ttl=60), 200)
+    expect(third["expires_at"] == second["expires_at"], f"{third}")
+    check(put("again"), 200, {"expires_at": None, "ref": first["ref"]})
+
+
+@case
+def expired_results(server):
+    run = started(server)
+    stored = check(server.put(f"/api/result/{run}", {"name": "short", "data": [1], "ttl": 0.2}), 200)
+    kept = check(server.put(f"/api/result/{run}", {"name": "long", "data": [2], "ttl": "1h"}), 200)
+    wait_until("the expiry of the result", lambda: resolve(server, stored["ref"]).status == 404)
+    error = check(resolve(server, stored["ref"]), 404)
+    expect(stored["ref"] in error["error"], f"{error}")
+    listed = check(server.get(f"/api/result/{run}/list"), 200)["results"]
+    expect([row["name"] for row in listed] == ["long"], f"{listed}")
+    expect(listed[0]["expires_at"] == kept["expires_at"], f"{listed}")
+    purged = check(server.client(INNER).post("/api/internal/cleanup/purge", {}), 200,
+                   {"results_purged": int, "outbox_purged": int})
+    expect(purged["results_purged"] >= 0, f"{purged}")
+    rows = check(server.post("/api/postgres/execute", {
+        "query": f"SELECT name FROM result_store WHERE execution_id = {run} AND put = 1"}), 200)
+    expect(rows["result"] == [{"name": "long"}], f"{rows}")
+    check(resolve(server, kept["ref"]), 200)
+
+
+@case
+def references_of_objects(server):
+    inner = server.client(INNER)
+    objects = "/api/internal/objects/"
+    short = "noetl/env=dev/execution=77/results/load/0/3/1.json"
+    check(inner.put(objects + short + "?media_type=application/json", raw=b'{"rows": [1]}'), 200)
+    expect(resolve(server, "noetl://default/main/results/77/load/0/3/1").json == {"rows": [1]}, "short")
+    for tenant in ("acme", "other"):
+        key = (f"noetl/env=dev/region=local/cell=local-0/shard=s0001/tenant={tenant}/project=main/"
+               "date=2026-06-18/execution=78/results/load/0/0/1.json")
+        check(inner.put(objects + key, raw=json.dumps({"of": tenant}).encode()), 200)
+    for tenant in ("acme", "other"):
+        expect(resolve(server, f"noetl://{tenant}/main/results/78/load/0/0/1").json == {"of": tenant},
+               tenant)
+    for ref in ("noetl://third/main/results/78/load/0/0/1", "noetl://acme/beta/results/78/load/0/0/1",
+                "noetl://acme/main/results/78/load/0/0/2", "noetl://acme/main/results/79/load/0/0/1"):
+        check(resolve(server, ref), 404)
+    for ref in ("noetl://acme/main/results/x/load/0/0/1", "noetl://acme/main/results/78/load/0/0",
+                "noetl://acme/main/results/78//0/0/1", "noetl://acme/main/results/78/load/0/0/1/2",
+                "noetl://acme/main/result/78/load/0/0/1", "noetl://acme/main/results/0/load/0/0/1"):
+        check(resolve(server, ref), 400)
+    key = "noetl/execution=80/results/load/0/0/1.json"
+    check(inner.put(objects + key, raw=b"not JSON"), 200)
+    check(resolve(server, "noetl://a/b/results/80/load/0/0/1"), 500)
+    check(inner.put(objects + key, raw=b'{"password": "p4ssword"}'), 200)
+    ref = "noetl://a/b/results/80/load/0/0/1"
+    expect(resolve(server, ref, "&redact=true").json == {"password": "***"}, "redact=true")
+
+
+@case
 def large_results(server):
     run = started(server)
     text = "x" * (60 << 20)
@@ -103,7 +180,7 @@ def list_and_delete(server):
     expect([row["name"] for row in listed] == [f"r{index}" for index in range(5)], f"{listed}")
     check(server.get(f"/api/result/{run}/list?limit=1"), 200, {
         "results": [{"result_id": str, "name": "r0", "scope": "execution", "source_step": "s",
-                     "ref": str, "bytes": 1, "sha256": str, "created_at": str}]})
+                     "ref": str, "bytes": 1, "sha256": str, "created_at": str, "expires_at": None}]})
     page = check(server.get(f"/api/result/{run}/list?limit=3"), 200)
     rest = check(server.get(f"/api/result/{run}/list?limit=3&cursor={page['next_cursor']}"), 200,
                  {"next_cursor": None})

@@ -227,6 +227,86 @@ class Contexts(Case):
         self.check(self.noetl("executions", "--data", ".noetl", "--context", "c"), 2, err="not both")
 
 
+class Gateway(Case):
+    """Contexts that are made from what a gateway tells."""
+
+    def gateway(self, contract):
+        seen = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                seen.append((self.path, self.headers.get("Authorization")))
+                self.answer(contract)
+
+            def do_POST(self):
+                size = int(self.headers["Content-Length"])
+                seen.append((self.path, json.loads(self.rfile.read(size))))
+                self.answer({"session_token": "session", "user": {"email": "ann@example"}})
+
+            def answer(self, document):
+                body = json.dumps(document).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        other = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=other.serve_forever)
+        thread.start()
+        self.addCleanup(lambda: (other.shutdown(), thread.join(), other.server_close()))
+        return f"http://127.0.0.1:{other.server_port}", seen
+
+    def context(self, name):
+        return yaml.safe_load((self.home / ".noetl" / "config.yaml").read_text())["contexts"][name]
+
+    def test_init(self):
+        for auth in [{"auth0_domain": "login.example", "auth0_client_id": "c1"},
+                     {"domain": "login.example", "client_id": "c1"},
+                     {"auth0": {"domain": "login.example", "client_id": "c1"}}]:
+            url, seen = self.gateway({"version": 1, "auth": auth})
+            self.check(self.noetl("context", "init", "gw", "--from-gateway", url), 0,
+                       out=["added context 'gw'", "(current)", "login at login.example"])
+            self.assertEqual(seen, [("/api/runtime/contract", None)])
+            context = self.context("gw")
+            self.assertEqual((context["server_url"], context["runtime"]), (url, "distributed"))
+            self.assertEqual((context["gateway_auth0_domain"], context["gateway_auth0_client_id"]),
+                             ("login.example", "c1"))
+            self.assertIsNone(context["gateway_auth0_audience"])
+
+    def test_login(self):
+        url, seen = self.gateway({"auth": {"domain": "login.example"}})
+        self.check(self.noetl("context", "init", "gw", "--from-gateway", url), 0)
+        login = ["auth", "login", "--gateway", "--auth0", "provided"]
+        done = self.check(self.noetl(*login, "--session-duration-hours", "8"), 0,
+                          out=["as ann@example", "saved in context 'gw'"])
+        self.assertNotIn("warning", done.stderr)
+        self.assertEqual(seen[-1], ("/api/auth/login", {"token": "provided", "auth0_token": "provided",
+                                                        "session_duration_hours": 8, "auth0_domain": "login.example"}))
+        self.check(self.noetl(*login, "--auth0-domain", "other.example"), 0)
+        self.assertEqual(seen[-1][1]["auth0_domain"], "other.example")
+        # The domain of a context is not for another address.
+        self.check(self.noetl(*login, "--server-url", url), 0)
+        self.assertNotIn("auth0_domain", seen[-1][1])
+        self.check(self.noetl(*login, "--session-duration-hours", "0"), 2, err="whole number from 1 to 8760")
+
+    def test_a_server_that_tells_of_no_login(self):
+        self.check(self.noetl("context", "bootstrap", "plain", "--from-gateway", self.server.url, "--runtime", "auto"),
+                   0, out="tells of no login")
+        self.assertEqual(self.context("plain")["runtime"], "auto")
+        self.check(self.noetl("executions"), 0)
+
+    def test_wrong_ones(self):
+        self.check(self.noetl("context", "init", "gw"), 2, err="--from-gateway is required")
+        self.check(self.noetl("context", "init", "gw", "--from-gateway", "x"), 2)
+        self.check(self.noetl("context", "init", "gw", "--from-gateway", "http://127.0.0.1:1"), 5)
+        self.check(self.noetl("context", "init", "gw", "--from-gateway", self.server.url, "--runtime", "x"), 2)
+        self.assertFalse((self.home / ".noetl" / "config.yaml").exists())
+
+
 class Runs(Case):
     def test_the_start_answer_comes_at_once(self):
         self.file("at_once.yaml", GOOD)
@@ -320,6 +400,30 @@ class Runs(Case):
         self.file("slower.yaml", SLOW)
         self.check(self.remote("run", "slower.yaml", "--watch", "--timeout", "300ms"), 4, err="goes on")
         self.check(self.remote("cancel", "last"), 0)
+
+    def test_watch_shows_what_is_called(self):
+        self.file("kid.yaml", GOOD)
+        self.file("caller.yaml", PARENT.replace("demo/child", "demo/kid, return_step: last"))
+        done = self.check(self.remote("run", "caller.yaml", "--watch"), 0)
+        lines = [re.sub(r" in \d+ ms|, run \d+", "", line) for line in done.stderr.splitlines()]
+        begin = lines.index("start: calls demo/kid")
+        self.assertEqual(lines[begin + 1:begin + 4], ["  step start: completed", "  step last: completed",
+                                                      "step start: completed"], done.stderr)
+
+    def test_a_step_to_begin_with(self):
+        self.file("half.yaml", GOOD)
+        document = self.json("run", "half.yaml", "-t", "last", "--wait", "--json")
+        self.assertEqual((document["path"], [step["step"] for step in document["steps"]]),
+                         ("demo/half.from-last", ["last"]))
+        self.check(self.remote("run", "demo/half", "-t", "last"), 2, err="needs the file")
+
+    def test_output_as_yaml(self):
+        self.file("form.yaml", GOOD)
+        started = yaml.safe_load(self.check(self.remote("run", "form.yaml", "-o", "yaml"), 0).stdout)
+        self.assertEqual(started["status"], "started")
+        run = started["execution_id"]
+        ended = yaml.safe_load(self.check(self.remote("rerun", run, "--wait", "-o", "yaml"), 0).stdout)
+        self.assertEqual((ended["status"], ended["path"]), ("COMPLETED", "demo/form"))
 
     def test_rerun(self):
         self.file("twice.yaml", GOOD)

@@ -65,7 +65,17 @@ broken, healthy}`; each failure has `error`, `runs` and the first `seed`.
 
 `run --json` and `resume ID --json` print `{execution_id, path, status, result, error, soft_errors, steps:
 [{step, run, status, duration_ms, error?}], duration_ms}`; `resume --json` prints `{runs: [...]}`. Ids are
-texts.
+texts. `-o yaml` prints the same as YAML.
+
+`run deploy` begins with the step `deploy` when the `noetl.yaml` of the current directory has one, and `run
+FILE --target STEP` with any step. Such a run has the path of the playbook with `.from-STEP` behind it.
+
+`server start` and `worker start` come back when the service is ready; it goes on in the background and
+writes to `server.log` in the data directory, or `worker.log` in the folder of the worker's state. `server
+stop` and `worker stop` end a service of this machine, also one that was started in the foreground. They
+find it by the lock that it holds on `server.pid` or `worker.pid`: what such a file says about a process that
+is gone does no harm. A server stops its tools, and the next one continues their runs; a worker finishes its
+commands first, for `NOETL_WORKER_DRAIN_TIMEOUT_SECONDS` at most.
 
 The first Ctrl-C (or SIGTERM) stops the tools and records the cancel when they have ended, or after 10
 seconds. When another process uses the data directory, `run` hands its playbook to that process and
@@ -779,6 +789,67 @@ class TwoProcesses(RunCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
 
+class Tasks(Case):
+    """`run` with a step to begin with, and its forms of output."""
+    PLAYBOOK = HEAD + """workflow:
+  - step: start
+    tool: { kind: noop, result: { at: start } }
+    next: { arcs: [ { step: build } ] }
+  - step: build
+    tool: { kind: noop, result: { at: build } }
+  - step: deploy now
+    tool: { kind: noop, result: { at: deploy } }
+"""
+
+    def setUp(self):
+        super().setUp()
+        self.file("noetl.yaml", self.PLAYBOOK)
+
+    def steps(self, *arguments):
+        done = noetl("run", *arguments, "--json", cwd=self.folder)
+        self.check(done, 0)
+        document = json.loads(done.stdout)
+        return [step["step"] for step in document["steps"]], document
+
+    def test_target(self):
+        self.assertEqual(self.steps()[0], ["start", "build"])
+        for way in [["build"], ["noetl.yaml", "-t", "build"], ["--target", "build"], ["demo/t", "-t", "build"]]:
+            steps, document = self.steps(*way)
+            self.assertEqual(steps, ["build"], way)
+            self.assertEqual(document["path"], "demo/t.from-build")
+        self.assertEqual(self.steps("-t", "deploy now")[1]["path"], "demo/t.from-deploy-now")
+        # The whole playbook is still what its name means.
+        self.assertEqual(self.steps("demo/t")[0], ["start", "build"])
+
+    def test_target_that_is_none(self):
+        self.check(noetl("run", "-t", "dploy", cwd=self.folder), 2,
+                   err="'dploy' is not a step of demo/t (have: start, build, deploy now)")
+        self.assertFalse((self.folder / ".noetl").exists())
+        self.check(noetl("run", "dploy", cwd=self.folder), 2, err="no playbook 'dploy'")
+
+    def test_files_of_tasks(self):
+        (self.folder / "automation").mkdir()
+        self.file("automation/nightly.yaml", GOOD)
+        self.check(noetl("run", "nightly", cwd=self.folder), 0, out='"n": 1')
+
+    def test_output(self):
+        done = noetl("run", "-o", "yaml", cwd=self.folder)
+        self.check(done, 0, out=["status: COMPLETED", "  at: build"])
+        self.check(noetl("run", "-o", "json", cwd=self.folder), 0, out='"status":"COMPLETED"')
+        self.check(noetl("run", "-o", "table", cwd=self.folder), 0, out='"at": "build"', err="COMPLETED")
+        self.check(noetl("resume", "-o", "yaml", cwd=self.folder), 0, out="runs: []")
+        self.check(noetl("run", "-o", "xml", cwd=self.folder), 2, err="xml not in")
+
+    def test_a_repeated_option_takes_one_word(self):
+        done = noetl("run", "--set", "a=1", "--set", "b=2", "noetl.yaml", "--dry-run", cwd=self.folder)
+        self.check(done, 0, out=["would run demo/t", '"a": 1', '"b": 2'])
+
+    def test_numbers(self):
+        for words in [["run", "-V", "0"], ["run", "-V", "one"], ["worker", "--slots", "0"],
+                      ["executions", "--limit", "0"], ["events", "last", "--after", "-1"]]:
+            self.check(noetl(*words, cwd=self.folder), 2, err="is not a whole number from")
+
+
 class Completion(Case):
     def complete(self, *words):
         script = self.file("noetl.bash", noetl("completion", "bash").stdout)
@@ -811,5 +882,7 @@ if __name__ == "__main__":
     if "--write-docs" in sys.argv:
         DOCS.write_text(documentation(), encoding="utf-8")
     else:
-        from reads import Reads  # noqa: F401  # cases in a file of their own; it uses this one
+        # Cases in files of their own; they use this one.
+        from reads import Reads  # noqa: F401
+        from services import Services  # noqa: F401
         unittest.main(argv=sys.argv[:1])

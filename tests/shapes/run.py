@@ -2,8 +2,9 @@
 """run.py NOETL: whole playbooks of the shapes that people write, through a real server.
 
 A paginated API copied into PostgreSQL with retries, a queue table drained by a cursor loop, fan-out and
-reduction with sub-playbooks, and a large result passed by reference. Each runs once with the worker
-inside the server and once with a worker process of its own. PostgreSQL 15 is started here, and the
+reduction with sub-playbooks, a large result passed by reference, and a pipeline that asks other
+playbooks for the results of single steps. Each runs once with the worker inside the server and once
+with a worker process of its own, which gets its credentials sealed. PostgreSQL 15 is started here, and the
 secrets of both credentials must appear nowhere: not in the log, not in an answer, not on the disk.
 """
 import http.client
@@ -27,7 +28,8 @@ BIN = pathlib.Path("/usr/lib/postgresql/15/bin")
 DB_PASSWORD = "shapes-db-password-7f31c2"
 API_TOKEN = "shapes-api-token-0b9d4e88"
 PAGES, PAGE_ITEMS = 5, 20
-WAIT_SECONDS_MAX = 120
+WAIT_SECONDS_MAX = 60
+SHAPES = 6  # with each kind of worker
 
 
 class Postgres:
@@ -116,7 +118,8 @@ class Server:
             self.worker = subprocess.Popen(
                 [binary, "worker", "--server", f"http://127.0.0.1:{self.port}", "--state",
                  str(self.folder / "state")],
-                stdout=subprocess.DEVNULL, stderr=self.log, env=environment)
+                stdout=subprocess.DEVNULL, stderr=self.log,
+                env={**environment, "NOETL_SEALED_CREDENTIALS": "1", "WORKER_METRICS_BIND": "off"})
 
     def call(self, method, path, body=None, secret=False):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=150)
@@ -140,20 +143,36 @@ class Server:
 
 
 def run_shape(server, name, workload, wanted):
-    started = server.call("POST", "/api/execute", {"path": f"shapes/{name}", "workload": workload})
-    execution = started["execution_id"]
-    end = server.call("GET", f"/api/executions/{execution}/wait?timeout_ms={WAIT_SECONDS_MAX * 1000}")
+    """Problems: the run must complete with this result."""
+    execution, end = run_to_end(server, name, workload)
     events = server.call("GET", f"/api/executions/{execution}/events?limit=1000&include_payload=true")
     last = [event for event in events["events"] if event["event_type"].startswith("playbook.")][-1:]
     result = last[0]["result"]["context"]["data"] if last and end["status"] == "COMPLETED" else None
+    if end["status"] != "COMPLETED" or result != wanted:
+        return [f"{name}: {end['status']} {json.dumps(result)[:400]} {end.get('error')}"]
+    return []
+
+
+def run_broken(server, name, workload, reason):
+    """Problems: the run must fail, and what is shown of it must hold this reason."""
+    execution, end = run_to_end(server, name, workload)
+    events = server.call("GET", f"/api/executions/{execution}/events?limit=1000&include_payload=true")
+    errors = [event.get("error") or "" for event in events["events"]]
+    if end["status"] != "FAILED" or not any(re.search(reason, error) for error in errors):
+        return [f"{name} that breaks: {end['status']} {errors}"]
+    return []
+
+
+def run_to_end(server, name, workload):
+    started = server.call("POST", "/api/execute", {"path": f"shapes/{name}", "workload": workload})
+    execution = started["execution_id"]
+    end = server.call("GET", f"/api/executions/{execution}/wait?timeout_ms={WAIT_SECONDS_MAX * 1000}")
     for path in ("", "/logs", "/status"):
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         connection.request("GET", f"/api/executions/{execution}{path}")
         server.answers.append(connection.getresponse().read())
         connection.close()
-    if end["status"] != "COMPLETED" or result != wanted:
-        return [f"{name}: {end['status']} {json.dumps(result)[:400]} {end.get('error')}"]
-    return []
+    return execution, end
 
 
 def find_secrets(server):
@@ -197,6 +216,12 @@ def main():
                     "stats": {"total": 40, "success": 40, "failed": 0}})
                 problems += run_shape(server, "fan", {}, {"sum": sum(range(1200)), "parts": 12})
                 problems += run_shape(server, "large", {}, {"count": 20000, "last": 19999})
+                problems += run_shape(server, "calls", {}, {
+                    "one_step": {"n": 30}, "another": {"n": 300}, "run": {"all": 2},
+                    "instead": {"all": 3}, "rows": 4000, "last": 3999, "sound": {"n": 10}})
+                problems += run_broken(
+                    server, "calls", {"breaks": True},
+                    r"sub-playbook 'shapes/steps' \(run \d+\) ended FAILED: Failed steps: breaks: ")
             finally:
                 server.stop()
             problems += find_secrets(server)
@@ -208,7 +233,9 @@ def main():
         postgres.stop()
     for problem in problems:
         print(f"FAILED {problem}")
-    print(f"{8 - len(problems)} of 8 shapes" if problems else "8 shapes, with and without a worker of their own")
+    total = 2 * SHAPES
+    print(f"{total - len(problems)} of {total} shapes" if problems
+          else f"{total} shapes, with and without a worker of their own")
     return 1 if problems else 0
 
 

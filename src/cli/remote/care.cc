@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "api/ids.h"
 #include "base/json_io.h"
@@ -14,9 +13,9 @@
 #include "cli/context.h"
 #include "cli/data.h"
 #include "cli/files.h"
+#include "cli/parser.h"
 #include "cli/progress.h"
 #include "cli/table.h"
-#include "cli/verbs.h"
 
 namespace noetl::cli {
 namespace {
@@ -139,10 +138,10 @@ Status PrintDatabase(const DatabaseOptions& options, bool init, Console& console
   return {};
 }
 
-Action DeclareDatabase(CLI::App& app, const std::shared_ptr<ServerOptions>& server, bool init) {
+Action DeclareDatabase(Parser& parser, const std::shared_ptr<ServerOptions>& server, bool init) {
   auto options = std::make_shared<DatabaseOptions>();
   options->server = server;
-  AddOutputOptions(app, &options->output);
+  AddOutputOptions(parser, &options->output);
   return [options, init](Console& console) {
     const Status done = PrintDatabase(*options, init, console);
     return done ? kExitOk : Complain(init ? "db init" : "db validate", done.error(), console);
@@ -151,42 +150,42 @@ Action DeclareDatabase(CLI::App& app, const std::shared_ptr<ServerOptions>& serv
 
 }  // namespace
 
-Action DeclareQuery(CLI::App& app) {
+Action DeclareQuery(Parser& parser) {
   auto options = std::make_shared<QueryOptions>();
-  app.add_option("SQL", options->sql, "what to read; - takes it from the input")->required();
-  app.add_option("-s,--schema", options->schema, "the schema of the tables")
-      ->type_name("NAME")
-      ->capture_default_str();
-  app.add_option("-f,--format", options->format, "table or json")
-      ->check(CLI::IsMember({"table", "json"}).description(""))
-      ->type_name("FORMAT");
-  AddOutputOptions(app, &options->output);
-  AddServerOptions(app, &options->server);
+  parser.Add("SQL", &options->sql, "what to read; - takes it from the input").Required();
+  parser.Add("-s,--schema", &options->schema, "the schema of the tables")
+      .Type("NAME")
+      .ShowDefault();
+  parser.Add("-f,--format", &options->format, "table or json")
+      .OneOf({"table", "json"})
+      .Type("FORMAT");
+  AddOutputOptions(parser, &options->output);
+  AddServerOptions(parser, &options->server);
   return [options](Console& console) {
     const Status done = Query(*options, console);
     return done ? kExitOk : Complain("query", done.error(), console);
   };
 }
 
-Action DeclareWorkers(CLI::App& app) {
+Action DeclareWorkers(Parser& parser) {
   auto options = std::make_shared<WorkerOptions>();
-  AddOutputOptions(app, &options->output);
-  AddServerOptions(app, &options->server);
+  AddOutputOptions(parser, &options->output);
+  AddServerOptions(parser, &options->server);
   return [options](Console& console) {
     const Status done = ListWorkers(*options, console);
     return done ? kExitOk : Complain("workers", done.error(), console);
   };
 }
 
-Action DeclareDb(CLI::App& app) {
+Action DeclareDb(Parser& parser) {
   auto server = std::make_shared<ServerOptions>();
-  AddServerOptions(app, server.get());
-  return Verbs(app)
-      .Add("init", "bring the tables up to date",
-           [&](CLI::App& verb) { return DeclareDatabase(verb, server, true); })
-      .Add("validate", "say whether all tables are there",
-           [&](CLI::App& verb) { return DeclareDatabase(verb, server, false); })
-      .Done();
+  AddServerOptions(parser, server.get());
+  return parser
+      .Verb("init", "bring the tables up to date",
+            [&](Parser& verb) { return DeclareDatabase(verb, server, true); })
+      .Verb("validate", "say whether all tables are there",
+            [&](Parser& verb) { return DeclareDatabase(verb, server, false); })
+      .VerbAction();
 }
 
 }  // namespace noetl::cli

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/json_io.h"
 #include "base/text.h"
@@ -15,10 +14,10 @@
 #include "cli/context.h"
 #include "cli/data.h"
 #include "cli/files.h"
+#include "cli/parser.h"
 #include "cli/remote/register.h"
 #include "cli/remote/remote_runs.h"
 #include "cli/table.h"
-#include "cli/verbs.h"
 #include "playbook/yaml.h"
 
 namespace noetl::cli {
@@ -196,43 +195,41 @@ Action Doing(std::shared_ptr<Options> options, std::string name, Do what) {
   };
 }
 
-Action DeclareListing(CLI::App& app, const std::shared_ptr<ServerOptions>& server,
+Action DeclareListing(Parser& parser, const std::shared_ptr<ServerOptions>& server,
                       const std::string& name) {
   auto options = std::make_shared<Options>();
   options->server = server;
-  app.add_option("TYPE", options->type, "only playbook, subscription, credential ...");
-  app.add_option("--path", options->path, "only this one; a * at its end: all that begin so")
-      ->type_name("PATH");
-  app.add_flag("--all-versions", options->all_versions, "not only the newest of each");
-  app.add_flag("--archived", options->archived, "also what was deleted and can be restored");
-  app.add_option("--limit", options->limit, "so many at most")
-      ->check(CLI::Range(std::int64_t{1}, kShownMax).description(""))
-      ->type_name("N")
-      ->capture_default_str();
-  AddOutputOptions(app, &options->output);
+  parser.Add("TYPE", &options->type, "only playbook, subscription, credential ...");
+  parser.Add("--path", &options->path, "only this one; a * at its end: all that begin so")
+      .Type("PATH");
+  parser.Flag("--all-versions", &options->all_versions, "not only the newest of each");
+  parser.Flag("--archived", &options->archived, "also what was deleted and can be restored");
+  parser.Add("--limit", &options->limit, "so many at most")
+      .Range(1, kShownMax)
+      .Type("N")
+      .ShowDefault();
+  AddOutputOptions(parser, &options->output);
   return Doing(std::move(options), name, List);
 }
 
-Action DeclareNamed(CLI::App& app, const std::shared_ptr<ServerOptions>& server,
+Action DeclareNamed(Parser& parser, const std::shared_ptr<ServerOptions>& server,
                     const std::string& name, Do what) {
   auto options = std::make_shared<Options>();
   options->server = server;
-  app.add_option("PATH", options->path, what == Versions ? "the path" : "PATH or PATH@VERSION")
-      ->required();
+  parser.Add("PATH", &options->path, what == Versions ? "the path" : "PATH or PATH@VERSION")
+      .Required();
   if (what != Versions)
-    app.add_option("-V,--version", options->version, "a version")
-        ->check(CLI::PositiveNumber.description(""))
-        ->type_name("N");
-  else app.add_flag("--archived", options->archived, "also versions that were deleted");
-  AddOutputOptions(app, &options->output);
+    parser.Add("-V,--version", &options->version, "a version").Positive().Type("N");
+  else parser.Flag("--archived", &options->archived, "also versions that were deleted");
+  AddOutputOptions(parser, &options->output);
   return Doing(std::move(options), name, what);
 }
 
-Action DeclareRegistering(CLI::App& app, const std::shared_ptr<ServerOptions>& server) {
+Action DeclareRegistering(Parser& parser, const std::shared_ptr<ServerOptions>& server) {
   auto options = std::make_shared<Options>();
   options->server = server;
-  app.add_option("PATH", options->files, "files and directories")->required();
-  AddOutputOptions(app, &options->output);
+  parser.Add("PATH", &options->files, "files and directories").Required();
+  AddOutputOptions(parser, &options->output);
   return [options](Console& console) {
     const auto found = FindServer(*options->server, console);
     if (!found) return Complain("catalog register", found.error(), console);
@@ -243,31 +240,31 @@ Action DeclareRegistering(CLI::App& app, const std::shared_ptr<ServerOptions>& s
 
 }  // namespace
 
-Action DeclareCatalog(CLI::App& app) {
+Action DeclareCatalog(Parser& parser) {
   auto server = std::make_shared<ServerOptions>();
-  AddServerOptions(app, server.get());
+  AddServerOptions(parser, server.get());
   const auto named = [&](const char* name, Do what) {
-    return [server, name, what](CLI::App& verb) {
+    return [server, name, what](Parser& verb) {
       return DeclareNamed(verb, server, fmt::format("catalog {}", name), what);
     };
   };
-  return Verbs(app)
-      .Add("list", "show the entries",
-           [&](CLI::App& verb) { return DeclareListing(verb, server, "catalog list"); })
-      .Add("get", "print a document", named("get", Get))
-      .Add("versions", "show all versions of a path", named("versions", Versions))
-      .Add("register", "the same as `noetl register`",
-           [&](CLI::App& verb) { return DeclareRegistering(verb, server); })
-      .Add("delete", "remove versions; with runs of theirs they are archived",
-           named("delete", Delete))
-      .Add("restore", "bring archived versions back", named("restore", Restore))
-      .Done();
+  return parser
+      .Verb("list", "show the entries",
+            [&](Parser& verb) { return DeclareListing(verb, server, "catalog list"); })
+      .Verb("get", "print a document", named("get", Get))
+      .Verb("versions", "show all versions of a path", named("versions", Versions))
+      .Verb("register", "the same as `noetl register`",
+            [&](Parser& verb) { return DeclareRegistering(verb, server); })
+      .Verb("delete", "remove versions; with runs of theirs they are archived",
+            named("delete", Delete))
+      .Verb("restore", "bring archived versions back", named("restore", Restore))
+      .VerbAction();
 }
 
-Action DeclareList(CLI::App& app) {
+Action DeclareList(Parser& parser) {
   auto server = std::make_shared<ServerOptions>();
-  AddServerOptions(app, server.get());
-  return DeclareListing(app, server, "list");
+  AddServerOptions(parser, server.get());
+  return DeclareListing(parser, server, "list");
 }
 
 }  // namespace noetl::cli

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/crypto.h"
 #include "base/text.h"
@@ -13,11 +12,14 @@
 #include "cli/context.h"
 #include "cli/data.h"
 #include "cli/files.h"
+#include "cli/parser.h"
 #include "cli/table.h"
-#include "cli/verbs.h"
 
 namespace noetl::cli {
 namespace {
+
+// A year; a longer session is a mistake.
+constexpr std::int64_t kSessionHoursMax = 365 * 24;
 
 // Members of a context that are kept for logins elsewhere.
 struct LoginField {
@@ -38,7 +40,7 @@ struct ContextOptions {
   std::string server_url;
   std::string runtime;
   std::array<std::string, kLoginFields.size()> login;
-  std::array<CLI::Option*, kLoginFields.size()> login_given{};
+  std::array<Option, kLoginFields.size()> login_given{};
   bool set_current = false;
   Output output = Output::kTable;
 };
@@ -52,7 +54,7 @@ Json Updated(const ContextOptions& options, Json context) {
   if (!context.Has(kContextRuntime)) context = context.With(kContextRuntime, "auto");
   if (!context.Has(kContextToken)) context = context.With(kContextToken, Json());
   for (std::size_t i = 0; i < kLoginFields.size(); ++i) {
-    const bool given = options.login_given[i]->count() > 0;
+    const bool given = options.login_given[i].given();
     const std::string_view member = kLoginFields[i].member;
     if (given)
       context = context.With(member, options.login[i].empty() ? Json() : Json(options.login[i]));
@@ -76,6 +78,48 @@ Status SaveContext(const ContextOptions& options, bool must_exist, Console& cons
   NOETL_TRY(file.Save());
   console.Out(fmt::format("{} context '{}': {}{}\n", is_new ? "added" : "changed", options.name,
                           url, file.current == options.name ? " (current)" : ""));
+  return {};
+}
+
+// What a gateway tells of its login, in one of the shapes that there are: {"auth": {"auth0_domain"}},
+// {"auth": {"domain"}}, {"auth": {"auth0": {"domain"}}}.
+Json LoginOf(const Json& contract, std::string_view member) {
+  constexpr std::string_view kPrefix = "gateway_";
+  const std::string_view with_provider = member.substr(kPrefix.size());  // auth0_domain
+  const std::string_view alone = with_provider.substr(with_provider.find('_') + 1);
+  const Json& login = contract["auth"];
+  for (const Json* value : {&login[with_provider], &login["auth0"][alone], &login[alone]}) {
+    if (value->is_string() && !value->AsString().empty()) return *value;
+  }
+  return Json();
+}
+
+// `init`: a context for a gateway, with what it tells of its login.
+Status InitContext(const ContextOptions& options, Console& console) {
+  if (Trim(options.name).empty()) return Fail("usage", "a context needs a name");
+  NOETL_ASSIGN(const std::string url, CheckUrl(options.server_url));
+  if (!options.runtime.empty()) NOETL_TRY(CheckRuntime(options.runtime));
+  NOETL_ASSIGN(const Server server, FindServer({.server_url = url, .logs_in = true}, console));
+  auto contract = server.client->GetAbsolute("/api/runtime/contract");
+  const bool silent = !contract && contract.error().code == "http_404";
+  if (!contract && !silent) return std::unexpected(std::move(contract).error());
+  Json context =
+      Json::Object({{kContextUrl, url},
+                    {kContextRuntime, options.runtime.empty() ? "distributed" : options.runtime},
+                    {kContextToken, Json()}});
+  for (const LoginField& field : kLoginFields)
+    context = context.With(field.member, silent ? Json() : LoginOf(*contract, field.member));
+  NOETL_ASSIGN(ContextFile file, ContextFile::Load());
+  const std::string domain = context[kContextDomain].ToString();
+  file.contexts[options.name] = std::move(context);
+  if (options.set_current || file.current.empty()) file.current = options.name;
+  NOETL_TRY(file.Save());
+  console.Out(fmt::format("added context '{}': {}{}\n", options.name, url,
+                          file.current == options.name ? " (current)" : ""));
+  console.Out(domain.empty()
+                  ? "it tells of no login; `noetl auth login --token -` takes its token\n"
+                  : fmt::format("login at {}: noetl auth login --auth0 TOKEN --context {}\n",
+                                domain, options.name));
   return {};
 }
 
@@ -168,24 +212,24 @@ Action Doing(std::shared_ptr<ContextOptions> options, Do what) {
   };
 }
 
-CLI::Option* AddName(CLI::App& app, ContextOptions& options) {
-  return app.add_option("NAME", options.name, "the name of the context")->required();
+Option AddName(Parser& parser, ContextOptions& options) {
+  return parser.Add("NAME", &options.name, "the name of the context").Required();
 }
 
 // `add` and `update`.
-Action DeclareSave(CLI::App& app, bool is_new) {
+Action DeclareSave(Parser& parser, bool is_new) {
   auto options = std::make_shared<ContextOptions>();
-  AddName(app, *options);
-  app.add_option("--server-url", options->server_url, "the address of the server")
-      ->type_name("URL")
-      ->required(is_new);
-  app.add_option("--runtime", options->runtime, "where `run` runs: local, distributed or auto")
-      ->type_name("WHERE");
+  AddName(parser, *options);
+  parser.Add("--server-url", &options->server_url, "the address of the server")
+      .Type("URL")
+      .Required(is_new);
+  parser.Add("--runtime", &options->runtime, "where `run` runs: local, distributed or auto")
+      .Type("WHERE");
   for (std::size_t i = 0; i < kLoginFields.size(); ++i) {
     options->login_given[i] =
-        app.add_option(kLoginFields[i].option, options->login[i], kLoginFields[i].meaning);
+        parser.Add(kLoginFields[i].option, &options->login[i], kLoginFields[i].meaning);
   }
-  app.add_flag("--set-current", options->set_current, "and make it the current one");
+  parser.Flag("--set-current", &options->set_current, "and make it the current one");
   return Doing(options, is_new ? Do([](const ContextOptions& given, Console& console) {
                  return SaveContext(given, false, console);
                })
@@ -194,21 +238,32 @@ Action DeclareSave(CLI::App& app, bool is_new) {
                                  }));
 }
 
-Action DeclareNamed(CLI::App& app, Do what) {
+Action DeclareInit(Parser& parser) {
   auto options = std::make_shared<ContextOptions>();
-  AddName(app, *options);
+  AddName(parser, *options);
+  parser.Add("--from-gateway", &options->server_url, "the address of the gateway, or of a server")
+      .Type("URL")
+      .Required();
+  parser.Add("--runtime", &options->runtime, "where `run` runs; else distributed").Type("WHERE");
+  parser.Flag("--set-current", &options->set_current, "and make it the current one");
+  return Doing(std::move(options), InitContext);
+}
+
+Action DeclareNamed(Parser& parser, Do what) {
+  auto options = std::make_shared<ContextOptions>();
+  AddName(parser, *options);
   return Doing(std::move(options), what);
 }
 
-Action DeclareShown(CLI::App& app, Do what) {
+Action DeclareShown(Parser& parser, Do what) {
   auto options = std::make_shared<ContextOptions>();
-  AddOutputOptions(app, &options->output);
+  AddOutputOptions(parser, &options->output);
   return Doing(std::move(options), what);
 }
 
-Action DeclareRuntime(CLI::App& app) {
+Action DeclareRuntime(Parser& parser) {
   auto options = std::make_shared<ContextOptions>();
-  app.add_option("WHERE", options->runtime, "local, distributed or auto")->required();
+  parser.Add("WHERE", &options->runtime, "local, distributed or auto").Required();
   return Doing(std::move(options), SetRuntime);
 }
 
@@ -217,9 +272,16 @@ Action DeclareRuntime(CLI::App& app) {
 struct LoginOptions {
   std::string token;
   std::shared_ptr<ServerOptions> server;
+  std::string domain;      // of the login provider; empty: that of the context
+  std::int64_t hours = 0;  // that the session lasts; 0: as the server likes
   bool no_save = false;
   Output output = Output::kTable;
 };
+
+// An address that is not that of the context: the token would get into the wrong one.
+bool ElsewhereThanContext(const ServerOptions& server) {
+  return !server.server_url.empty() || !server.host.empty();
+}
 
 // Enough to recognise it, too little to use it.
 std::string Masked(const std::string& token) {
@@ -246,24 +308,35 @@ Result<std::string> SaveToken(const LoginOptions& options, const Json& token) {
   return name;
 }
 
+// What is sent: a server looks at the token, a gateway also at the domain of its provider.
+Result<Json> LoginRequest(const LoginOptions& options, const std::string& token,
+                          const std::string& context_name) {
+  Json request = Json::Object({{"token", token}, {"auth0_token", token}});
+  if (options.hours > 0) request = request.With("session_duration_hours", options.hours);
+  std::string domain = options.domain;
+  if (domain.empty() && !context_name.empty() && !ElsewhereThanContext(*options.server)) {
+    NOETL_ASSIGN(const ContextFile file, ContextFile::Load());
+    NOETL_ASSIGN(const Json context, file.Find(context_name));
+    domain = context[kContextDomain].ToString();
+  }
+  return domain.empty() ? request : request.With("auth0_domain", domain);
+}
+
 Status Login(const LoginOptions& options, Console& console) {
   NOETL_ASSIGN(std::string token, TokenOf(options));
   const crypto::WipeAtEnd wipe(token);
   if (token.empty())
     return Fail("usage", "--token: there is no token; --token - reads it from the input");
   NOETL_ASSIGN(const Server server, FindServer(*options.server, console));
-  NOETL_ASSIGN(const Json answer,
-               server.client->PostAbsolute(
-                   "/api/auth/login", Json::Object({{"token", token}, {"auth0_token", token}})));
+  NOETL_ASSIGN(const Json request, LoginRequest(options, token, server.context));
+  NOETL_ASSIGN(const Json answer, server.client->PostAbsolute("/api/auth/login", request));
   const std::string session = answer["session_token"].ToString();
   if (session.empty()) {
     const std::string reason = answer["data"]["message"].ToString();
     return Fail("session_expired", reason.empty() ? "login refused" : reason);
   }
   std::string saved;
-  // An address that is not that of the context would put the token into the wrong one.
-  const bool elsewhere = !options.server->server_url.empty() || !options.server->host.empty();
-  if (!options.no_save && !elsewhere) {
+  if (!options.no_save && !ElsewhereThanContext(*options.server)) {
     NOETL_ASSIGN(saved, SaveToken(options, session));
   }
   if (options.output != Output::kTable) {
@@ -284,16 +357,22 @@ Status Logout(const LoginOptions& options, Console& console) {
   return {};
 }
 
-Action DeclareLogin(CLI::App& app, const std::shared_ptr<ServerOptions>& server) {
+Action DeclareLogin(Parser& parser, const std::shared_ptr<ServerOptions>& server) {
   auto options = std::make_shared<LoginOptions>();
   options->server = server;
-  app.add_option("--token,--auth0-token,--auth0", options->token,
-                 "the API token of the server, or that of its login provider; - reads it from the "
-                 "input")
-      ->type_name("TOKEN")
-      ->required();
-  app.add_flag("--no-save", options->no_save, "print the session token, do not keep it");
-  AddOutputOptions(app, &options->output);
+  parser
+      .Add("--token,--auth0-token,--auth0", &options->token,
+           "the API token of the server, or that of its login provider; - reads it from the "
+           "input")
+      .Type("TOKEN")
+      .Required();
+  parser.Add("--auth0-domain", &options->domain, "of the login provider; else that of the context")
+      .Type("NAME");
+  parser.Add("--session-duration-hours", &options->hours, "how long the session is to last")
+      .Range(1, kSessionHoursMax)
+      .Type("N");
+  parser.Flag("--no-save", &options->no_save, "print the session token, do not keep it");
+  AddOutputOptions(parser, &options->output);
   return [options](Console& console) {
     const Status done = Login(*options, console);
     return done ? kExitOk : Complain("auth login", done.error(), console);
@@ -311,30 +390,33 @@ Action DeclareLogout(const std::shared_ptr<ServerOptions>& server) {
 
 }  // namespace
 
-Action DeclareContext(CLI::App& app) {
-  return Verbs(app)
-      .Add("add", "make a context, or change one",
-           [](CLI::App& verb) { return DeclareSave(verb, true); })
-      .Add("update", "change a context", [](CLI::App& verb) { return DeclareSave(verb, false); })
-      .Add("list", "show all", [](CLI::App& verb) { return DeclareShown(verb, ListContexts); })
-      .Add("use", "make one the current one",
-           [](CLI::App& verb) { return DeclareNamed(verb, UseContext); })
-      .Add("current", "show the current one",
-           [](CLI::App& verb) { return DeclareShown(verb, ShowCurrent); })
-      .Add("set-runtime", "where `run` runs under the current one", DeclareRuntime)
-      .Add("delete", "remove one", [](CLI::App& verb) { return DeclareNamed(verb, DeleteContext); })
-      .Done();
+Action DeclareContext(Parser& parser) {
+  return parser
+      .Verb("add", "make a context, or change one",
+            [](Parser& verb) { return DeclareSave(verb, true); })
+      .Verb("init", "make a context with what a gateway tells of its login", DeclareInit)
+      .Verb("bootstrap", "the same as init", DeclareInit)
+      .Verb("update", "change a context", [](Parser& verb) { return DeclareSave(verb, false); })
+      .Verb("list", "show all", [](Parser& verb) { return DeclareShown(verb, ListContexts); })
+      .Verb("use", "make one the current one",
+            [](Parser& verb) { return DeclareNamed(verb, UseContext); })
+      .Verb("current", "show the current one",
+            [](Parser& verb) { return DeclareShown(verb, ShowCurrent); })
+      .Verb("set-runtime", "where `run` runs under the current one", DeclareRuntime)
+      .Verb("delete", "remove one", [](Parser& verb) { return DeclareNamed(verb, DeleteContext); })
+      .VerbAction();
 }
 
-Action DeclareAuth(CLI::App& app) {
+Action DeclareAuth(Parser& parser) {
   auto server = std::make_shared<ServerOptions>();
-  AddServerOptions(app, server.get());
-  return Verbs(app)
-      .Add("login", "open a session and keep its token in the context",
-           [&](CLI::App& verb) { return DeclareLogin(verb, server); })
-      .Add("logout", "forget the token of a context",
-           [&](CLI::App&) { return DeclareLogout(server); })
-      .Done();
+  server->logs_in = true;
+  AddServerOptions(parser, server.get());
+  return parser
+      .Verb("login", "open a session and keep its token in the context",
+            [&](Parser& verb) { return DeclareLogin(verb, server); })
+      .Verb("logout", "forget the token of a context",
+            [&](Parser&) { return DeclareLogout(server); })
+      .VerbAction();
 }
 
 }  // namespace noetl::cli

@@ -5,18 +5,18 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/json_io.h"
 #include "base/time.h"
+#include "base/url.h"
 #include "cli/command.h"
 #include "cli/context.h"
 #include "cli/data.h"
 #include "cli/files.h"
 #include "cli/inputs.h"
+#include "cli/parser.h"
 #include "cli/remote/register.h"
 #include "cli/table.h"
-#include "cli/verbs.h"
 
 namespace noetl::cli {
 namespace {
@@ -42,8 +42,8 @@ std::string TimeOf(const Json& time) { return TimeText(ParseTime(time.AsString()
 Status List(const Options& options, Console& console) {
   NOETL_ASSIGN(const Server server, FindServer(*options.server, console));
   std::string path = fmt::format("/credentials?limit={}", kListed);
-  if (!options.type.empty()) path += "&type=" + UrlPart(options.type);
-  if (!options.text.empty()) path += "&q=" + UrlPart(options.text);
+  if (!options.type.empty()) path += "&type=" + PercentEncode(options.type);
+  if (!options.text.empty()) path += "&q=" + PercentEncode(options.text);
   NOETL_ASSIGN(const Json answer, server.client->Get(path));
   if (options.output != Output::kTable) {
     PrintDocument(answer, options.output, console);
@@ -70,7 +70,7 @@ Status Get(const Options& options, Console& console) {
   const bool with_data = options.include_data && !options.no_data;
   NOETL_ASSIGN(const Json credential,
                server.client->Get(fmt::format("/credentials/{}?include_data={}",
-                                              UrlPart(options.name), with_data)));
+                                              PercentEncode(options.name), with_data)));
   if (options.output == Output::kTable) console.Out(WriteJsonPretty(credential) + "\n");
   else PrintDocument(credential, options.output, console);
   return {};
@@ -118,7 +118,8 @@ Status Create(const Options& options, Console& console) {
 
 Status Delete(const Options& options, Console& console) {
   NOETL_ASSIGN(const Server server, FindServer(*options.server, console));
-  NOETL_ASSIGN(const Json answer, server.client->Delete("/credentials/" + UrlPart(options.name)));
+  NOETL_ASSIGN(const Json answer,
+               server.client->Delete("/credentials/" + PercentEncode(options.name)));
   if (options.output != Output::kTable) PrintDocument(answer, options.output, console);
   else console.Out(fmt::format("deleted credential {}\n", options.name));
   return {};
@@ -126,10 +127,10 @@ Status Delete(const Options& options, Console& console) {
 
 using Do = Status (*)(const Options&, Console&);
 
-std::shared_ptr<Options> NewOptions(CLI::App& app, const std::shared_ptr<ServerOptions>& server) {
+std::shared_ptr<Options> NewOptions(Parser& parser, const std::shared_ptr<ServerOptions>& server) {
   auto options = std::make_shared<Options>();
   options->server = server;
-  AddOutputOptions(app, &options->output);
+  AddOutputOptions(parser, &options->output);
   return options;
 }
 
@@ -140,80 +141,75 @@ Action Doing(std::shared_ptr<Options> options, std::string_view name, Do what) {
   };
 }
 
-void AddName(CLI::App& app, Options& options) {
-  app.add_option("NAME", options.name, "its name, or its id")->required();
+void AddName(Parser& parser, Options& options) {
+  parser.Add("NAME", &options.name, "its name, or its id").Required();
 }
 
-Action DeclareGetOne(CLI::App& app, const std::shared_ptr<ServerOptions>& server,
+Action DeclareGetOne(Parser& parser, const std::shared_ptr<ServerOptions>& server,
                      std::string_view name) {
-  auto options = NewOptions(app, server);
-  AddName(app, *options);
-  app.add_flag("--no-data", options->no_data, "without the secret itself");
-  app.add_option("--include-data", options->include_data, "true or false; the same the other way")
-      ->type_name("BOOL");
+  auto options = NewOptions(parser, server);
+  AddName(parser, *options);
+  parser.Flag("--no-data", &options->no_data, "without the secret itself");
+  parser.Add("--include-data", &options->include_data, "true or false; the same the other way")
+      .Type("BOOL");
   return Doing(std::move(options), name, Get);
 }
 
-Action DeclareCreate(CLI::App& app, const std::shared_ptr<ServerOptions>& server) {
-  auto options = NewOptions(app, server);
-  app.add_option("NAME", options->name, "its name; one that exists is replaced");
-  app.add_option("--type", options->type, "postgres, http, generic ...")->type_name("TYPE");
-  app.add_option("--set", options->data.set, "one value of the data; may be repeated")
-      ->type_name("NAME=VALUE")
-      ->expected(1)
-      ->take_all();
-  app.add_option(
-         "--data", options->data.json,
-         "the data, a JSON map; - reads it from the input, where no list of processes shows "
-         "it")
-      ->type_name("JSON");
-  app.add_option("-f,--file", options->file, "all of it: JSON or YAML with name, type and data")
-      ->type_name("FILE");
-  app.add_option("--description", options->description, "what it is for")->type_name("TEXT");
-  app.add_option("--tag", options->tags, "may be repeated")
-      ->type_name("TAG")
-      ->expected(1)
-      ->take_all();
+Action DeclareCreate(Parser& parser, const std::shared_ptr<ServerOptions>& server) {
+  auto options = NewOptions(parser, server);
+  parser.Add("NAME", &options->name, "its name; one that exists is replaced");
+  parser.Add("--type", &options->type, "postgres, http, generic ...").Type("TYPE");
+  parser.Add("--set", &options->data.set, "one value of the data; may be repeated")
+      .Type("NAME=VALUE")
+      .Repeated();
+  parser
+      .Add("--data", &options->data.json,
+           "the data, a JSON map; - reads it from the input, where no list of processes shows "
+           "it")
+      .Type("JSON");
+  parser.Add("-f,--file", &options->file, "all of it: JSON or YAML with name, type and data")
+      .Type("FILE");
+  parser.Add("--description", &options->description, "what it is for").Type("TEXT");
+  parser.Add("--tag", &options->tags, "may be repeated").Type("TAG").Repeated();
   return Doing(std::move(options), "credential create", Create);
 }
 
-Action DeclareListing(CLI::App& app, const std::shared_ptr<ServerOptions>& server) {
-  auto options = NewOptions(app, server);
-  app.add_option("--type", options->type, "only this type")->type_name("TYPE");
-  app.add_option("--search", options->text, "only with this in the name or description")
-      ->type_name("TEXT");
+Action DeclareListing(Parser& parser, const std::shared_ptr<ServerOptions>& server) {
+  auto options = NewOptions(parser, server);
+  parser.Add("--type", &options->type, "only this type").Type("TYPE");
+  parser.Add("--search", &options->text, "only with this in the name or description").Type("TEXT");
   return Doing(std::move(options), "credential list", List);
 }
 
-Action DeclareDelete(CLI::App& app, const std::shared_ptr<ServerOptions>& server) {
-  auto options = NewOptions(app, server);
-  AddName(app, *options);
+Action DeclareDelete(Parser& parser, const std::shared_ptr<ServerOptions>& server) {
+  auto options = NewOptions(parser, server);
+  AddName(parser, *options);
   return Doing(std::move(options), "credential delete", Delete);
 }
 
 }  // namespace
 
-Action DeclareCredential(CLI::App& app) {
+Action DeclareCredential(Parser& parser) {
   auto server = std::make_shared<ServerOptions>();
-  AddServerOptions(app, server.get());
-  return Verbs(app)
-      .Add("list", "show what there is, without secrets",
-           [&](CLI::App& verb) { return DeclareListing(verb, server); })
-      .Add("get", "print one with its secret",
-           [&](CLI::App& verb) { return DeclareGetOne(verb, server, "credential get"); })
-      .Add("create", "store one, or replace it",
-           [&](CLI::App& verb) { return DeclareCreate(verb, server); })
-      .Add("delete", "remove one", [&](CLI::App& verb) { return DeclareDelete(verb, server); })
-      .Done();
+  AddServerOptions(parser, server.get());
+  return parser
+      .Verb("list", "show what there is, without secrets",
+            [&](Parser& verb) { return DeclareListing(verb, server); })
+      .Verb("get", "print one with its secret",
+            [&](Parser& verb) { return DeclareGetOne(verb, server, "credential get"); })
+      .Verb("create", "store one, or replace it",
+            [&](Parser& verb) { return DeclareCreate(verb, server); })
+      .Verb("delete", "remove one", [&](Parser& verb) { return DeclareDelete(verb, server); })
+      .VerbAction();
 }
 
-Action DeclareGet(CLI::App& app) {
+Action DeclareGet(Parser& parser) {
   auto server = std::make_shared<ServerOptions>();
-  AddServerOptions(app, server.get());
-  return Verbs(app)
-      .Add("credential", "print a credential with its secret",
-           [&](CLI::App& verb) { return DeclareGetOne(verb, server, "get credential"); })
-      .Done();
+  AddServerOptions(parser, server.get());
+  return parser
+      .Verb("credential", "print a credential with its secret",
+            [&](Parser& verb) { return DeclareGetOne(verb, server, "get credential"); })
+      .VerbAction();
 }
 
 }  // namespace noetl::cli

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/json_io.h"
 #include "base/text.h"
@@ -13,6 +12,7 @@
 #include "cli/context.h"
 #include "cli/data.h"
 #include "cli/files.h"
+#include "cli/parser.h"
 #include "playbook/yaml.h"
 
 namespace noetl::cli {
@@ -214,7 +214,7 @@ int RegisterFiles(HttpClient& client, const RegisterOptions& options, Console& c
   return code;
 }
 
-Action DeclareRegister(CLI::App& app) {
+Action DeclareRegister(Parser& parser) {
   struct Options {
     RegisterOptions what;
     std::vector<std::string> files;
@@ -222,13 +222,13 @@ Action DeclareRegister(CLI::App& app) {
     ServerOptions server;
   };
   auto options = std::make_shared<Options>();
-  app.add_option("PATH", options->what.paths,
-                 "playbooks, credentials (JSON with name, type, data), directories; `playbook` or "
-                 "`credential` before them says which");
-  app.add_option("-f,--file", options->files, "the same as PATH")->type_name("FILE");
-  app.add_option("-d,--directory", options->directories, "the same as PATH")->type_name("DIR");
-  AddOutputOptions(app, &options->what.output);
-  AddServerOptions(app, &options->server);
+  parser.Add("PATH", &options->what.paths,
+             "playbooks, credentials (JSON with name, type, data), directories; `playbook` or "
+             "`credential` before them says which");
+  parser.Add("-f,--file", &options->files, "the same as PATH").Type("FILE");
+  parser.Add("-d,--directory", &options->directories, "the same as PATH").Type("DIR");
+  AddOutputOptions(parser, &options->what.output);
+  AddServerOptions(parser, &options->server);
   return [options](Console& console) {
     RegisterOptions what = options->what;
     if (!what.paths.empty() && (what.paths[0] == "playbook" || what.paths[0] == "credential")) {

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/json_io.h"
 #include "base/time.h"
+#include "base/url.h"
 #include "cli/data.h"
 
 namespace noetl::cli {
@@ -34,7 +35,7 @@ bool MatchesPath(std::string_view wanted, std::string_view path) {
 std::string RunsQuery(const store::ExecutionFilter& filter, std::int64_t limit) {
   std::string query = fmt::format("/executions?limit={}", limit);
   const auto add = [&](std::string_view name, const std::string& value) {
-    if (!value.empty()) query += fmt::format("&{}={}", name, UrlPart(value));
+    if (!value.empty()) query += fmt::format("&{}={}", name, PercentEncode(value));
   };
   const auto add_id = [&](std::string_view name, std::int64_t id) {
     if (id != 0) query += fmt::format("&{}={}", name, id);

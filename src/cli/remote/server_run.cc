@@ -1,16 +1,18 @@
 #include "cli/remote/server_run.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/clock.h"
 #include "base/json_io.h"
 #include "base/text.h"
+#include "base/url.h"
 #include "cli/data.h"
+#include "cli/parser.h"
 #include "cli/remote/remote_runs.h"
 #include "cli/run_watch.h"
 
@@ -22,6 +24,8 @@ namespace {
 constexpr std::int64_t kWaitMs = 20'000;
 // What runs is drawn at most so often.
 constexpr std::int64_t kDrawPauseUs = 100'000;
+// How often to look at what children of the run do.
+constexpr std::int64_t kChildrenPauseUs = 500'000;
 // "A month" in milliseconds: a longer wait is a mistake of the unit.
 constexpr std::int64_t kTimeoutMsMax = 30LL * 86'400'000;
 
@@ -39,9 +43,10 @@ class Follower {
   Follower(HttpClient& client, Console& console, const FollowOptions& options,
            std::int64_t execution_id, std::int64_t timeout_ms)
       : client_(client),
+        beside_(client.options()),
         console_(console),
         options_(options),
-        display_(&console, options.watch ? RunDisplay::ModeFor(console, options.json)
+        display_(&console, options.watch ? RunDisplay::ModeFor(console, !options.for_people())
                                          : RunDisplay::Mode::kSilent),
         feed_{.execution_id = execution_id},
         until_us_(clock_.MonotonicMicros() + timeout_ms * 1'000) {
@@ -65,18 +70,18 @@ class Follower {
 
   int Report() {
     const WatchedRun& run = *progress_.Watched()[0];
-    if (options_.json) {
+    if (!options_.for_people()) {
       const LoadResult load = [this](const std::string& ref) {
-        return client_.Get("/result/resolve?ref=" + UrlPart(ref));
+        return client_.Get("/result/resolve?ref=" + PercentEncode(ref));
       };
-      console_.Out(WriteJson(RunDocument(run, load)) + "\n");
+      PrintDocument(RunDocument(run, load), options_.output, console_);
     }
     if (!run.end) {
       console_.Err(fmt::format("run {} has not ended within {}; it goes on: noetl status {}\n",
                                run.execution_id, options_.timeout, run.execution_id));
       return kExitTimeout;
     }
-    if (!options_.json) {
+    if (options_.for_people()) {
       RunDisplay words(&console_, RunDisplay::ModeFor(console_, false));
       SayEnd(run, console_, words);
       ShowResult(run, console_, words);
@@ -90,9 +95,45 @@ class Follower {
   bool MustCancel() const { return StopSignals::Asked() && !cancelled_; }
 
   bool Take(const engine::Event& event) {
+    ReadBefore(event);
     feed_.after_event_id = event.event_id;
     progress_.Feed(event);
     return !progress_.AllEnded();
+  }
+
+  // A stream has the events of one run. Those of runs that it waits for are read beside it: before the
+  // end of the command that waits is shown, and now and then. They are only for the eye: what cannot
+  // be read now is read later, or is left out.
+  void ReadBefore(const engine::Event& event) {
+    using enum engine::EventType;
+    if (event.type == kCommandCompleted || event.type == kCommandFailed)
+      ReadChildren(progress_.OpenChildren(event.execution_id, event.node_name));
+    if (event.type == kPlaybookCompleted || event.type == kPlaybookFailed ||
+        event.type == kPlaybookCancelled)
+      ReadChildren(progress_.OpenChildren(event.execution_id, ""));
+  }
+
+  void ReadChildren(const std::vector<std::int64_t>& children) {
+    if (!options_.watch || !options_.for_people()) return;
+    for (const std::int64_t child : children) {
+      EventFeed feed{.execution_id = child, .after_event_id = seen_[child]};
+      const Status read = ReadEvents(beside_, feed, [&](const engine::Event& event) {
+        ReadBefore(event);
+        seen_[child] = event.event_id;
+        progress_.Feed(event);
+        return true;
+      });
+      if (!read || !progress_.Shows(child)) seen_.erase(child);
+    }
+  }
+
+  void LookAtChildren() {
+    const std::int64_t now_us = clock_.MonotonicMicros();
+    if (now_us - looked_us_ < kChildrenPauseUs) return;
+    looked_us_ = now_us;
+    std::vector<std::int64_t> open = progress_.OpenRuns();
+    std::erase(open, feed_.execution_id);
+    ReadChildren(open);
   }
 
   // Asked for with every piece of the stream; drawn when something ended, or now and then.
@@ -106,6 +147,7 @@ class Follower {
 
   Status Watch() {
     const auto go_on = [this] {
+      LookAtChildren();
       Draw();
       return !TimedOut() && !MustCancel();
     };
@@ -143,6 +185,7 @@ class Follower {
   }
 
   HttpClient& client_;
+  HttpClient beside_;  // for requests while the stream is open
   Console& console_;
   const FollowOptions& options_;
   RunDisplay display_;
@@ -150,7 +193,9 @@ class Follower {
   Progress progress_;
   EventFeed feed_;
   std::int64_t until_us_;
+  std::map<std::int64_t, std::int64_t> seen_;  // of children: the last event
   std::int64_t drawn_us_ = 0;
+  std::int64_t looked_us_ = 0;
   int lost_ = 0;
   bool ended_ = false;
   bool cancelled_ = false;
@@ -171,12 +216,13 @@ Result<Json> RegisterDocument(HttpClient& client, const ServerRun::Document& doc
 
 }  // namespace
 
-void AddFollowOptions(CLI::App& app, FollowOptions* options) {
-  app.add_flag("--wait", options->wait, "on a server: wait for the end, print the result");
-  app.add_flag("--watch", options->watch, "the same, and show how it goes");
-  app.add_option("--timeout", options->timeout,
-                 "wait at most so long; then the exit code is 4 and the run goes on")
-      ->type_name("TIME");
+void AddFollowOptions(Parser& parser, FollowOptions* options) {
+  parser.Flag("--wait", &options->wait, "on a server: wait for the end, print the result");
+  parser.Flag("--watch", &options->watch, "the same, and show how it goes");
+  parser
+      .Add("--timeout", &options->timeout,
+           "wait at most so long; then the exit code is 4 and the run goes on")
+      .Type("TIME");
 }
 
 int StartAndFollow(HttpClient& client, const std::function<Result<Json>()>& start,
@@ -190,9 +236,12 @@ int StartAndFollow(HttpClient& client, const std::function<Result<Json>()>& star
   if (!answer) return Complain(command, answer.error(), console);
   const std::int64_t id = AnyId((*answer)["execution_id"]);
   if (!options.follow()) {
-    console.Out((options.json ? WriteJson(*answer) : WriteJsonPretty(*answer)) + "\n");
-    if (!options.json)
-      console.Err(console.PaintErr(Style::kDim, fmt::format("noetl status {}\n", id)));
+    if (!options.for_people()) {
+      PrintDocument(*answer, options.output, console);
+      return kExitOk;
+    }
+    console.Out(WriteJsonPretty(*answer) + "\n");
+    console.Err(console.PaintErr(Style::kDim, fmt::format("noetl status {}\n", id)));
     return kExitOk;
   }
   Follower follower(client, console, options, id, *timeout_ms);

@@ -11,10 +11,8 @@
 #include "base/result.h"
 #include "cli/console.h"
 #include "cli/http_client.h"
-
-namespace CLI {
-class App;
-}
+#include "cli/parser.h"
+#include "cli/table.h"
 
 namespace noetl::cli {
 
@@ -22,13 +20,14 @@ struct FollowOptions {
   bool wait = false;
   bool watch = false;
   std::string timeout;  // "90s"; empty: as long as it takes
-  bool json = false;
+  Output output = Output::kTable;
   bool strict = false;
 
+  bool for_people() const { return output == Output::kTable; }
   bool follow() const { return wait || watch || !timeout.empty(); }
 };
 // Declares --wait, --watch and --timeout.
-void AddFollowOptions(CLI::App& app, FollowOptions* options);
+void AddFollowOptions(Parser& parser, FollowOptions* options);
 
 // Starts a run, then prints the answer, or follows the run until it has ended and reports it. Gives the
 // exit code. While it follows, the first Ctrl-C cancels the run and the second leaves.

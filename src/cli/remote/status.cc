@@ -3,7 +3,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "api/ids.h"
 #include "base/json_io.h"
@@ -12,11 +11,11 @@
 #include "cli/data.h"
 #include "cli/files.h"
 #include "cli/inputs.h"
+#include "cli/parser.h"
 #include "cli/progress.h"
 #include "cli/remote/remote_runs.h"
 #include "cli/remote/server_run.h"
 #include "cli/table.h"
-#include "cli/verbs.h"
 
 namespace noetl::cli {
 namespace {
@@ -99,17 +98,6 @@ Result<int> Rerun(const RerunOptions& options, Console& console) {
   return StartAndFollow(*server.client, start, options.follow, "rerun", console);
 }
 
-void AddPayloadOptions(CLI::App& app, PayloadOptions* payload) {
-  app.add_option("--set", payload->set, "one value of the payload, JSON or text; may be repeated")
-      ->type_name("NAME=VALUE")
-      ->expected(1)
-      ->take_all();
-  app.add_option("-i,--input", payload->input, "values of the payload, a JSON map")
-      ->type_name("FILE");
-  app.add_option("--payload,--workload", payload->json, "the same as text, over --input")
-      ->type_name("JSON");
-}
-
 // ---- cleanup
 
 struct CleanupOptions {
@@ -158,13 +146,13 @@ Result<int> Execute(const ExecuteOptions& options, Console& console) {
   return StartAndFollow(*server.client, start, options.follow, "execute playbook", console);
 }
 
-Action DeclareExecutePlaybook(CLI::App& app) {
+Action DeclareExecutePlaybook(Parser& parser) {
   auto options = std::make_shared<ExecuteOptions>();
-  app.add_option("PATH", options->path, "a playbook of the catalog")->required();
-  AddPayloadOptions(app, &options->payload);
-  AddFollowOptions(app, &options->follow);
-  app.add_flag("-j,--json", options->follow.json, "one JSON document instead of text");
-  AddServerOptions(app, &options->server);
+  parser.Add("PATH", &options->path, "a playbook of the catalog").Required();
+  AddPayloadOptions(parser, &options->payload);
+  AddFollowOptions(parser, &options->follow);
+  AddOutputOptions(parser, &options->follow.output);
+  AddServerOptions(parser, &options->server);
   return [options](Console& console) {
     const Result<int> done = Execute(*options, console);
     return done ? *done : Complain("execute playbook", done.error(), console);
@@ -173,51 +161,50 @@ Action DeclareExecutePlaybook(CLI::App& app) {
 
 }  // namespace
 
-Action DeclareStatus(CLI::App& app) {
+Action DeclareStatus(Parser& parser) {
   auto options = std::make_shared<StatusOptions>();
-  AddIdArgument(app, &options->id)->required();
-  AddOutputOptions(app, &options->output);
-  AddServerOptions(app, &options->server);
+  AddIdArgument(parser, &options->id).Required();
+  AddOutputOptions(parser, &options->output);
+  AddServerOptions(parser, &options->server);
   return [options](Console& console) {
     const Status done = ShowStatus(*options, console);
     return done ? kExitOk : Complain("status", done.error(), console);
   };
 }
 
-Action DeclareRerun(CLI::App& app) {
+Action DeclareRerun(Parser& parser) {
   auto options = std::make_shared<RerunOptions>();
-  AddIdArgument(app, &options->id)->required();
-  AddPayloadOptions(app, &options->payload);
-  AddFollowOptions(app, &options->follow);
-  app.add_flag("-j,--json", options->follow.json, "one JSON document instead of text");
-  AddServerOptions(app, &options->server);
+  AddIdArgument(parser, &options->id).Required();
+  AddPayloadOptions(parser, &options->payload);
+  AddFollowOptions(parser, &options->follow);
+  AddOutputOptions(parser, &options->follow.output);
+  AddServerOptions(parser, &options->server);
   return [options](Console& console) {
     const Result<int> done = Rerun(*options, console);
     return done ? *done : Complain("rerun", done.error(), console);
   };
 }
 
-Action DeclareCleanup(CLI::App& app) {
+Action DeclareCleanup(Parser& parser) {
   auto options = std::make_shared<CleanupOptions>();
-  app.add_option("--older-than-minutes", options->minutes, "nothing happened for so long")
-      ->check(CLI::Range(std::int64_t{1}, kMinutesMax).description(""))
-      ->type_name("N")
-      ->capture_default_str();
-  app.add_flag("--dry-run", options->dry_run, "only say which ones");
-  AddOutputOptions(app, &options->output);
-  AddServerOptions(app, &options->server);
+  parser.Add("--older-than-minutes", &options->minutes, "nothing happened for so long")
+      .Range(1, kMinutesMax)
+      .Type("N")
+      .ShowDefault();
+  parser.Flag("--dry-run", &options->dry_run, "only say which ones");
+  AddOutputOptions(parser, &options->output);
+  AddServerOptions(parser, &options->server);
   return [options](Console& console) {
     const Status done = Cleanup(*options, console);
     return done ? kExitOk : Complain("cleanup", done.error(), console);
   };
 }
 
-Action DeclareExecute(CLI::App& app) {
-  return Verbs(app)
-      .Add("playbook", "start a playbook of the catalog", DeclareExecutePlaybook)
-      .Add("status", "how a run is", DeclareStatus)
-      .Add("rerun", "start a run again", DeclareRerun)
-      .Done();
+Action DeclareExecute(Parser& parser) {
+  return parser.Verb("playbook", "start a playbook of the catalog", DeclareExecutePlaybook)
+      .Verb("status", "how a run is", DeclareStatus)
+      .Verb("rerun", "start a run again", DeclareRerun)
+      .VerbAction();
 }
 
 }  // namespace noetl::cli

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "store/unit_check.h"
+
 namespace noetl::store {
 
 namespace {
@@ -33,6 +35,13 @@ bool Fits(const CatalogFilter& filter, const CatalogEntry& entry) {
 }  // namespace
 
 Result<CatalogEntry> MemoryCatalog::Register(CatalogEntry entry) {
+  for (const auto& [path, versions] : entries_) {
+    const CatalogEntry* holder = NewestOf(versions, /*with_archived=*/false);
+    if (holder && !entry.listener.empty() && path != entry.path &&
+        holder->listener == entry.listener) {
+      return ListenerIsTaken(entry, *holder);
+    }
+  }
   const auto found = entries_.find(entry.path);
   const CatalogEntry* newest =
       found == entries_.end() ? nullptr : NewestOf(found->second, /*with_archived=*/false);
@@ -93,9 +102,20 @@ std::vector<CatalogEntry> MemoryCatalog::List(const CatalogFilter& filter) const
   return entries;
 }
 
+std::vector<CatalogEntry> MemoryCatalog::WithListener(std::string_view listener,
+                                                      std::int64_t limit) const {
+  std::vector<CatalogEntry> entries;
+  for (const auto& [path, versions] : entries_) {
+    const CatalogEntry* newest = NewestOf(versions, /*with_archived=*/false);
+    if (newest && newest->listener == listener && std::ssize(entries) < limit)
+      entries.push_back(*newest);
+  }
+  return entries;
+}
+
 CatalogRemoval MemoryCatalog::Remove(std::string_view path, std::int64_t version,
                                      std::int64_t now_us,
-                                     const std::function<bool(const CatalogEntry&)>& has_runs) {
+                                     const std::function<bool(const CatalogEntry&)>& is_used) {
   CatalogRemoval removal;
   const auto found = entries_.find(path);
   if (found == entries_.end()) return removal;
@@ -104,7 +124,7 @@ CatalogRemoval MemoryCatalog::Remove(std::string_view path, std::int64_t version
   };
   std::vector<CatalogEntry>& versions = found->second;
   removal.archived = std::any_of(versions.begin(), versions.end(), [&](const CatalogEntry& entry) {
-    return wanted(entry) && has_runs(entry);
+    return wanted(entry) && is_used(entry);
   });
   for (CatalogEntry& entry : versions) {
     if (!wanted(entry)) continue;

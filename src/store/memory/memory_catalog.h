@@ -18,8 +18,9 @@ class MemoryCatalog {
   const CatalogEntry* Find(std::string_view path, std::int64_t version) const;
   std::vector<CatalogEntry> Newest(std::string_view after_path, std::int64_t limit) const;
   std::vector<CatalogEntry> List(const CatalogFilter& filter) const;
+  std::vector<CatalogEntry> WithListener(std::string_view listener, std::int64_t limit) const;
   CatalogRemoval Remove(std::string_view path, std::int64_t version, std::int64_t now_us,
-                        const std::function<bool(const CatalogEntry&)>& has_runs);
+                        const std::function<bool(const CatalogEntry&)>& is_used);
   std::vector<CatalogEntry> Restore(std::string_view path, std::int64_t version);
 
  private:

@@ -6,6 +6,7 @@
 
 #include "base/sha256.h"
 #include "base/text.h"
+#include "store/reference.h"
 
 namespace noetl::store {
 
@@ -314,6 +315,17 @@ Result<std::optional<ObjectRow>> MemoryServer::FindObject(std::string_view key) 
   return FindIn(objects_, key);
 }
 
+Result<std::vector<std::string>> MemoryServer::FindObjectKeys(std::string_view tail,
+                                                              std::int64_t limit) const {
+  Lock lock(mutex_);
+  std::vector<std::string> keys;
+  for (const auto& [key, object] : objects_) {
+    if (!tail.empty() && ObjectTail(key) == tail) keys.push_back(key);
+  }
+  Shorten(keys, limit);
+  return keys;
+}
+
 // ---- request keys
 
 Result<RequestKeyRow> MemoryServer::ClaimKey(const RequestKeyRow& row) {
@@ -352,22 +364,43 @@ bool MemoryServer::OutboxEntry::IsDue(std::int64_t now_us, std::int64_t lease_us
   return false;
 }
 
-void MemoryServer::FillOutbox(std::span<const UnitRows* const> units) {
+void MemoryServer::FillOutbox(const EventRow& row) {
   Lock lock(mutex_);
-  for (const UnitRows* unit : units) {
-    for (const EventRow& row : unit->events) {
-      const engine::Event& event = row.event;
-      const auto [at, added] =
-          outbox_of_event_.try_emplace({event.execution_id, event.event_id}, last_outbox_id_ + 1);
-      if (!added) continue;
-      const std::int64_t id = ++last_outbox_id_;
-      outbox_[id].row = {.outbox_id = id,
-                         .execution_id = event.execution_id,
-                         .event_id = event.event_id,
-                         .seq = event.seq,
-                         .event_type = std::string(event.type_name)};
-    }
+  const engine::Event& event = row.event;
+  const auto [at, added] =
+      outbox_of_event_.try_emplace({event.execution_id, event.event_id}, last_outbox_id_ + 1);
+  if (!added) return;
+  const std::int64_t id = ++last_outbox_id_;
+  outbox_[id].created_at_us = event.ingest_us;
+  outbox_[id].row = {.outbox_id = id,
+                     .execution_id = event.execution_id,
+                     .event_id = event.event_id,
+                     .seq = event.seq,
+                     .event_type = std::string(event.type_name)};
+}
+
+std::int64_t MemoryServer::OldestOutboxUs() const {
+  Lock lock(mutex_);
+  for (const auto& [id, entry] : outbox_) {
+    if (entry.status != OutboxStatus::kPublished) return entry.created_at_us;
   }
+  return 0;
+}
+
+Result<std::int64_t> MemoryServer::PurgeOutbox(std::int64_t before_us, std::int64_t limit) {
+  Lock lock(mutex_);
+  std::int64_t removed = 0;
+  for (auto at = outbox_.begin(); at != outbox_.end() && removed < limit;) {
+    const OutboxEntry& entry = at->second;
+    if (entry.status != OutboxStatus::kPublished || entry.published_at_us >= before_us) {
+      ++at;
+      continue;
+    }
+    outbox_of_event_.erase({entry.row.execution_id, entry.row.event_id});
+    at = outbox_.erase(at);
+    ++removed;
+  }
+  return removed;
 }
 
 Result<std::vector<OutboxRow>> MemoryServer::ClaimOutbox(std::int64_t now_us, std::int64_t lease_us,
@@ -385,12 +418,14 @@ Result<std::vector<OutboxRow>> MemoryServer::ClaimOutbox(std::int64_t now_us, st
   return rows;
 }
 
-Result<std::int64_t> MemoryServer::MarkPublished(std::span<const std::int64_t> ids, std::int64_t) {
+Result<std::int64_t> MemoryServer::MarkPublished(std::span<const std::int64_t> ids,
+                                                 std::int64_t now_us) {
   Lock lock(mutex_);
   std::int64_t marked = 0;
   for (const std::int64_t id : ids) {
     const auto found = outbox_.find(id);
     if (found == outbox_.end()) continue;
+    if (found->second.status != OutboxStatus::kPublished) found->second.published_at_us = now_us;
     found->second.status = OutboxStatus::kPublished;
     ++marked;
   }
@@ -427,6 +462,9 @@ void MemoryServer::ForgetRun(std::int64_t execution_id) {
   });
   std::erase_if(request_keys_,
                 [&](const auto& entry) { return entry.second.execution_id == execution_id; });
+  const std::string tail = fmt::format("execution={}/", execution_id);
+  std::erase_if(objects_,
+                [&](const auto& entry) { return ObjectTail(entry.first).starts_with(tail); });
   std::erase_if(outbox_,
                 [&](const auto& entry) { return entry.second.row.execution_id == execution_id; });
   std::erase_if(outbox_of_event_,

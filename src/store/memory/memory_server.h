@@ -57,6 +57,8 @@ class MemoryServer : public Store {
 
   Result<ObjectRow> PutObject(ObjectRow row) override;
   Result<std::optional<ObjectRow>> FindObject(std::string_view key) const override;
+  Result<std::vector<std::string>> FindObjectKeys(std::string_view tail,
+                                                  std::int64_t limit) const override;
 
   Result<RequestKeyRow> ClaimKey(const RequestKeyRow& row) override;
   Status ReleaseKey(std::int64_t scope, std::string_view key, std::int64_t execution_id) override;
@@ -69,13 +71,16 @@ class MemoryServer : public Store {
   Result<bool> MarkFailed(std::int64_t id, std::string_view error,
                           std::int64_t available_at_us) override;
   Result<std::int64_t> CountOutbox(std::int64_t now_us, std::int64_t lease_us) const override;
+  Result<std::int64_t> PurgeOutbox(std::int64_t before_us, std::int64_t limit) override;
 
   Result<Answer> Query(std::string_view sql, std::span<const Json> parameters,
                        std::int64_t rows_max, std::int64_t timeout_ms) const override;
 
  protected:
   // Copies of events that were committed.
-  void FillOutbox(std::span<const UnitRows* const> units);
+  void FillOutbox(const EventRow& row);
+  // When the first copy that is not published was made; 0: there is none.
+  std::int64_t OldestOutboxUs() const;
   // All that goes with a run.
   void ForgetRun(std::int64_t execution_id);
 
@@ -86,6 +91,8 @@ class MemoryServer : public Store {
     OutboxStatus status = OutboxStatus::kPending;
     std::int64_t available_at_us = 0;
     std::int64_t locked_at_us = 0;
+    std::int64_t published_at_us = 0;
+    std::int64_t created_at_us = 0;
 
     bool IsDue(std::int64_t now_us, std::int64_t lease_us) const;
   };

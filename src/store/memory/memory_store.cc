@@ -14,7 +14,9 @@
 #include "store/chain.h"
 #include "store/memory/memory_catalog.h"
 #include "store/memory/memory_server.h"
+#include "store/memory/memory_subscriptions.h"
 #include "store/reference.h"
+#include "store/result_lifetime.h"
 #include "store/unit_check.h"
 
 namespace noetl::store {
@@ -46,7 +48,8 @@ struct Body {
   std::optional<ResultRow> put;  // by a worker
 };
 
-// Everything that belongs to one run and goes with it.
+// Everything that belongs to one run and goes with it. Without a row: the log of a subscription, or
+// what outlives a run.
 struct Run {
   std::optional<ExecutionRow> row;
   std::vector<EventRow> events;
@@ -113,6 +116,20 @@ bool Matches(const ExecutionFilter& filter, const ExecutionRow& row) {
          (filter.before_id == 0 || row.execution_id < filter.before_id);
 }
 
+// Takes the text of pieces that begin in the middle of a stream, before `until`. The first one says
+// that something is missing.
+void ShortenLog(std::vector<LogChunk>& logs, const LogChunk& newest, std::int64_t until) {
+  LogChunk* first = nullptr;
+  for (LogChunk& chunk : logs) {
+    const bool beyond = chunk.command_id == newest.command_id && chunk.stream == newest.stream &&
+                        chunk.offset >= kLogEndBytes;
+    if (!beyond) continue;
+    if (!first || chunk.offset < first->offset) first = &chunk;
+    if (chunk.offset < until && chunk.text != kLogGap) chunk.text.clear();
+  }
+  if (first && first->text.empty()) first->text = kLogGap;
+}
+
 // Labels are written and never read.
 ExecutionRow WithoutLabels(ExecutionRow row) {
   row.labels.clear();
@@ -143,7 +160,9 @@ class MemoryStore final : public MemoryServer {
         Keep(*units[i]);
         stored.push_back(units[i]);
       }
-      if (options_.outbox) FillOutbox(stored);
+      for (const UnitRows* unit : stored) {
+        for (const EventRow& row : unit->events) FillOutboxWith(row);
+      }
     }
     if (options_.on_commit && !stored.empty()) options_.on_commit(stored);
     if (fault == CommitFault::kUnknown) {
@@ -376,13 +395,20 @@ class MemoryStore final : public MemoryServer {
     Lock lock(mutex_);
     return catalog_.List(filter);
   }
+  Result<std::vector<CatalogEntry>> FindListener(std::string_view listener,
+                                                 std::int64_t limit) const override {
+    Lock lock(mutex_);
+    return catalog_.WithListener(listener, limit);
+  }
   Result<CatalogRemoval> RemoveEntries(std::string_view path, std::int64_t version,
                                        std::int64_t now_us) override {
     Lock lock(mutex_);
     return catalog_.Remove(path, version, now_us, [&](const CatalogEntry& entry) {
-      return std::any_of(runs_.begin(), runs_.end(), [&](const auto& run) {
-        return run.second.row && run.second.row->catalog_id == entry.catalog_id;
-      });
+      return std::any_of(runs_.begin(), runs_.end(),
+                         [&](const auto& run) {
+                           return run.second.row && run.second.row->catalog_id == entry.catalog_id;
+                         }) ||
+             subscriptions_.Uses(entry.catalog_id);
     });
   }
   Result<std::vector<CatalogEntry>> RestoreEntries(std::string_view path,
@@ -404,6 +430,14 @@ class MemoryStore final : public MemoryServer {
     }
     return rows;
   }
+  Result<std::optional<ResultRow>> FindResult(std::int64_t execution_id,
+                                              std::int64_t result_id) const override {
+    Lock lock(mutex_);
+    const Run* run = FindRun(execution_id);
+    const auto body = run ? run->bodies.find(result_id) : decltype(run->bodies.end())();
+    return run && body != run->bodies.end() ? body->second.put : std::nullopt;
+  }
+  Result<std::int64_t> PurgeResults(std::int64_t now_us, std::int64_t limit) override;
   Result<std::int64_t> DeleteResults(std::int64_t execution_id) override {
     Lock lock(mutex_);
     const auto run = runs_.find(execution_id);
@@ -411,6 +445,33 @@ class MemoryStore final : public MemoryServer {
     return static_cast<std::int64_t>(std::erase_if(
         run->second.bodies, [](const auto& entry) { return entry.second.put.has_value(); }));
   }
+
+  Result<SubscriptionRow> RegisterSubscription(const SubscriptionRow& fresh, std::int64_t event_id,
+                                               std::int64_t now_us) override {
+    Lock lock(mutex_);
+    const CatalogEntry* entry = catalog_.Find(fresh.catalog_id);
+    if (!entry || entry->archived_at_us != 0)
+      return Fail("not_found", fmt::format("the catalog has no entry {}", fresh.catalog_id));
+    if (const SubscriptionRow* live = subscriptions_.Live(fresh.path)) return *live;
+    return KeepStep(subscriptions_.Begin(fresh, event_id, now_us));
+  }
+  Result<std::optional<SubscriptionRow>> FindSubscription(std::int64_t id) const override {
+    Lock lock(mutex_);
+    const SubscriptionRow* row = subscriptions_.Find(id);
+    return row ? std::optional(*row) : std::nullopt;
+  }
+  Result<std::vector<SubscriptionRow>> ListSubscriptions(std::int64_t before_id,
+                                                         std::int64_t limit) const override {
+    Lock lock(mutex_);
+    return subscriptions_.List(before_id, limit);
+  }
+  Result<SubscriptionRow> ActOnSubscription(std::int64_t id, std::string_view action,
+                                            std::int64_t event_id, std::int64_t now_us) override {
+    Lock lock(mutex_);
+    return KeepStep(subscriptions_.Act(id, action, event_id, now_us));
+  }
+
+  Result<StoreGauges> Measure() const override;
 
   Result<std::vector<LogChunk>> ReadLogs(std::int64_t execution_id, std::int64_t command_id,
                                          std::int64_t after, std::int64_t limit) const override {
@@ -500,6 +561,21 @@ class MemoryStore final : public MemoryServer {
     return &runs_.at(owner->second).commands.at(command_id);
   }
 
+  void FillOutboxWith(const EventRow& row) {
+    if (options_.outbox) FillOutbox(row);
+  }
+  void KeepEvent(const EventRow& row, Run& run) {
+    first_events_[row.event.event_id].emplace_back(row.event.execution_id, row.event.seq);
+    run.events.push_back(row);
+  }
+  Result<SubscriptionRow> KeepStep(Result<SubscriptionStep> step) {
+    if (!step) return std::unexpected(step.error());
+    KeepEvent(step->event, runs_[step->row.subscription_id]);
+    FillOutboxWith(step->event);
+    subscriptions_.Keep(step->row);
+    return std::move(step->row);
+  }
+
   Status CheckAgainstStored(const UnitRows& unit) const;
   void Keep(const UnitRows& unit);
   void KeepRows(const UnitRows& unit, Run& run);
@@ -517,7 +593,20 @@ class MemoryStore final : public MemoryServer {
   // Run and seq of the events with an id, in the order of their commits.
   std::map<std::int64_t, std::vector<std::pair<std::int64_t, std::int64_t>>> first_events_;
   MemoryCatalog catalog_;
+  MemorySubscriptions subscriptions_;
 };
+
+Result<StoreGauges> MemoryStore::Measure() const {
+  Lock lock(mutex_);
+  StoreGauges gauges{.oldest_outbox_us = OldestOutboxUs()};
+  for (const std::int64_t id : open_commands_) {
+    const CommandRow& row = *FindCommandRow(id);
+    if (row.status != CommandStatus::kPending || row.server_run) continue;
+    gauges.oldest_pending_us = row.created_at_us;
+    break;
+  }
+  return gauges;
+}
 
 // Everything is looked at before anything changes, so that a refused unit leaves no trace.
 Status MemoryStore::CheckAgainstStored(const UnitRows& unit) const {
@@ -566,9 +655,7 @@ void MemoryStore::Keep(const UnitRows& unit) {
     run.row = unit.execution;
     run.row->labels = std::move(labels);
     run.row->terminal = run.row->terminal || ended;
-    for (const EventRow& row : unit.events)
-      first_events_[row.event.event_id].emplace_back(unit.execution_id, row.event.seq);
-    run.events.insert(run.events.end(), unit.events.begin(), unit.events.end());
+    for (const EventRow& row : unit.events) KeepEvent(row, run);
   }
   KeepRows(unit, run);
   KeepWork(unit, run);
@@ -586,6 +673,8 @@ void MemoryStore::KeepRows(const UnitRows& unit, Run& run) {
   for (const LogChunk& chunk : unit.logs) {
     if (run.log_offsets.emplace(chunk.command_id, chunk.stream, chunk.offset).second)
       run.logs.push_back(chunk);
+    const std::int64_t until = chunk.offset - kLogEndBytes + std::ssize(chunk.text);
+    if (until > kLogEndBytes) ShortenLog(run.logs, chunk, until);
   }
 }
 
@@ -619,7 +708,7 @@ void MemoryStore::KeepWork(const UnitRows& unit, Run& run) {
 }
 
 void MemoryStore::Remove(std::int64_t execution_id) {
-  const Run& run = runs_.at(execution_id);
+  Run& run = runs_.at(execution_id);
   for (const auto& [id, row] : run.commands) {
     command_owner_.erase(id);
     open_commands_.erase(id);
@@ -635,8 +724,30 @@ void MemoryStore::Remove(std::int64_t execution_id) {
     std::erase_if(found->second, [&](const auto& place) { return place.first == execution_id; });
     if (found->second.empty()) first_events_.erase(found);
   }
+  std::erase_if(run.bodies, [](const auto& entry) {
+    return !entry.second.put || entry.second.put->scope != kPermanentScope;
+  });
+  Run left{.bodies = std::move(run.bodies)};
   runs_.erase(execution_id);
+  if (!left.bodies.empty()) runs_[execution_id] = std::move(left);
   ForgetRun(execution_id);
+}
+
+Result<std::int64_t> MemoryStore::PurgeResults(std::int64_t now_us, std::int64_t limit) {
+  Lock lock(mutex_);
+  std::int64_t removed = 0;
+  for (auto& [id, run] : runs_) {
+    const bool ended = run.row && run.row->terminal;
+    removed += static_cast<std::int64_t>(std::erase_if(run.bodies, [&](const auto& entry) {
+      if (!entry.second.put || limit <= 0) return false;
+      const ResultRow& row = *entry.second.put;
+      const bool gone = (row.expires_at_us != 0 && row.expires_at_us <= now_us) ||
+                        (ended && row.scope == kStepScope);
+      limit -= gone ? 1 : 0;
+      return gone;
+    }));
+  }
+  return removed;
 }
 
 Result<ResultRow> MemoryStore::PutResult(ResultRow row, std::string_view data) {
@@ -647,10 +758,11 @@ Result<ResultRow> MemoryStore::PutResult(ResultRow row, std::string_view data) {
     return Fail("not_found", fmt::format("no execution {}", row.execution_id));
   row.sha256 = Sha256Hex(data);
   row.bytes = std::ssize(data);
-  row.ref =
-      fmt::format("noetl://execution/{}/result/{}/{}", row.execution_id, row.name, row.result_id);
-  for (const auto& [id, body] : run->second.bodies) {
-    if (body.put && body.put->name == row.name && body.put->sha256 == row.sha256) return *body.put;
+  row.ref = ResultReference(row.execution_id, row.name, row.result_id);
+  for (auto& [id, body] : run->second.bodies) {
+    if (!body.put || body.put->name != row.name || body.put->sha256 != row.sha256) continue;
+    ExtendLifetime(*body.put, row);
+    return *body.put;
   }
   const bool taken = std::any_of(runs_.begin(), runs_.end(), [&](const auto& each) {
     return each.second.bodies.contains(row.result_id);
@@ -670,7 +782,7 @@ Result<Json> MemoryStore::Load(std::string_view text) const {
   if (!run) return missing();
   if (ref->kind == Reference::Kind::kResult) {
     const auto body = run->bodies.find(ref->id);
-    if (body == run->bodies.end() || body->second.name != ref->name) return missing();
+    if (body == run->bodies.end() || !IsNamed(ref->name, body->second.name)) return missing();
     return ParseJson(body->second.data);
   }
   if (ref->kind == Reference::Kind::kCommand) {

@@ -2,6 +2,8 @@
 // one row while another row that needs it is being stored.
 #include <fmt/format.h>
 
+#include "store/reference.h"
+#include "store/result_lifetime.h"
 #include "store/sqlite/read_rows.h"
 #include "store/sqlite/server.h"
 
@@ -16,6 +18,10 @@ std::string_view BytesOf(const Sha256Digest& digest) {
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};
 }
 
+#define NOETL_RESULT_COLUMNS                                                       \
+  "result_id, execution_id, name, scope, source_step, bytes, sha256, created_at, " \
+  "expires_at"
+
 ResultRow ReadResult(const Statement& query) {
   ResultRow row{.result_id = query.GetInt(0),
                 .execution_id = query.GetInt(1),
@@ -25,14 +31,13 @@ ResultRow ReadResult(const Statement& query) {
                 .ref = {},
                 .bytes = query.GetInt(5),
                 .sha256 = HexText(query.GetBytes(6)),
-                .created_at_us = query.GetInt(7)};
-  row.ref =
-      fmt::format("noetl://execution/{}/result/{}/{}", row.execution_id, row.name, row.result_id);
+                .created_at_us = query.GetInt(7),
+                .expires_at_us = query.GetInt(8)};
+  row.ref = ResultReference(row.execution_id, row.name, row.result_id);
   return row;
 }
 
-constexpr const char* kFindResult = R"sql(
-SELECT result_id, execution_id, name, scope, source_step, bytes, sha256, created_at
+constexpr const char* kFindResult = "SELECT " NOETL_RESULT_COLUMNS R"sql(
 FROM result_store INDEXED BY result_put
 WHERE execution_id = ?1 AND name = ?2 AND sha256 = ?3 AND put = 1)sql";
 
@@ -47,8 +52,8 @@ Status InsertPut(Connection& connection, const ResultRow& row, const Sha256Diges
                  std::string_view data, std::string_view file) {
   static constexpr const char* kSql = R"sql(
 INSERT INTO result_store (result_id, execution_id, name, bytes, sha256, object_key, data, put,
-                          scope, source_step, created_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10))sql";
+                          scope, source_step, created_at, expires_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10, ?11))sql";
   NOETL_ASSIGN(Statement query, connection.Get(kSql));
   query.Int(1, row.result_id)
       .Int(2, row.execution_id)
@@ -60,8 +65,27 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10))sql";
       .SomeText(8, row.scope)
       .SomeText(9, row.source_step)
       .SomeInt(10, row.created_at_us)
+      .SomeInt(11, row.expires_at_us)
       .Run();
   return connection.Finished(query);
+}
+
+Status UpdateLifetime(Connection& connection, const ResultRow& row) {
+  static constexpr const char* kSql =
+      "UPDATE result_store SET scope = ?2, expires_at = ?3 WHERE result_id = ?1";
+  NOETL_ASSIGN(Statement query, connection.Get(kSql));
+  query.Int(1, row.result_id).SomeText(2, row.scope).SomeInt(3, row.expires_at_us).Run();
+  return connection.Finished(query);
+}
+
+// A file that a removed row referred to.
+struct LeftFile {
+  std::int64_t execution_id = 0;
+  std::string file;  // empty: the row had none
+};
+
+LeftFile ReadLeftFile(const Statement& query) {
+  return {.execution_id = query.GetInt(0), .file = query.GetString(1)};
 }
 
 Result<bool> Exists(Connection& connection, const char* sql, std::int64_t id,
@@ -115,6 +139,8 @@ Result<ResultRow> SqliteServer::PutResult(ResultRow row, std::string_view data) 
       }
       NOETL_TRY(InsertPut(connection, row, digest, data, file));
       NOETL_ASSIGN(stored, FindPut(connection, row, digest));
+    } else if (ExtendLifetime(*stored, row)) {
+      NOETL_TRY(UpdateLifetime(connection, *stored));
     }
     if (stored) row = std::move(*stored);
     return {};
@@ -125,8 +151,7 @@ Result<ResultRow> SqliteServer::PutResult(ResultRow row, std::string_view data) 
 Result<std::vector<ResultRow>> SqliteServer::ListResults(std::int64_t execution_id,
                                                          std::int64_t after_id,
                                                          std::int64_t limit) const {
-  static constexpr const char* kSql = R"sql(
-SELECT result_id, execution_id, name, scope, source_step, bytes, sha256, created_at
+  static constexpr const char* kSql = "SELECT " NOETL_RESULT_COLUMNS R"sql(
 FROM result_store INDEXED BY result_put
 WHERE execution_id = ?1 AND put = 1 AND result_id > ?2 ORDER BY result_id LIMIT ?3)sql";
   NOETL_ASSIGN(ReadPool::Lease connection, pool_.Take());
@@ -135,37 +160,76 @@ WHERE execution_id = ?1 AND put = 1 AND result_id > ?2 ORDER BY result_id LIMIT 
   return All(*connection, query, ReadResult);
 }
 
-Result<std::int64_t> SqliteServer::DeleteResults(std::int64_t execution_id) {
-  static constexpr const char* kSql = R"sql(
-DELETE FROM result_store WHERE execution_id = ?1 AND put = 1 RETURNING object_key)sql";
+Result<std::optional<ResultRow>> SqliteServer::FindResult(std::int64_t execution_id,
+                                                          std::int64_t result_id) const {
+  static constexpr const char* kSql = "SELECT " NOETL_RESULT_COLUMNS R"sql(
+FROM result_store WHERE result_id = ?1 AND execution_id = ?2 AND put = 1)sql";
+  NOETL_ASSIGN(ReadPool::Lease connection, pool_.Take());
+  NOETL_ASSIGN(Statement query, connection->Get(kSql));
+  query.Int(1, result_id).Int(2, execution_id);
+  return AtMostOne(*connection, query, ReadResult);
+}
+
+// `sql` removes rows and gives the run and the file of each.
+Result<std::int64_t> SqliteServer::RemoveResults(const char* sql, const Bind& bind) {
   // Events of the same run may refer to the same file.
   static constexpr const char* kUsed = R"sql(
 SELECT 1 FROM result_store INDEXED BY result_by_execution
 WHERE execution_id = ?1 AND object_key = ?2)sql";
-  std::vector<std::string> files;
+  std::vector<LeftFile> left;
   NOETL_TRY(Write([&](Connection& connection) -> Status {
-    NOETL_ASSIGN(Statement query, connection.Get(kSql));
-    query.Int(1, execution_id);
-    NOETL_ASSIGN(files,
-                 All(connection, query, [](const Statement& row) { return row.GetString(0); }));
+    NOETL_ASSIGN(Statement query, connection.Get(sql));
+    bind(query);
+    NOETL_ASSIGN(left, All(connection, query, ReadLeftFile));
     return {};
   }));
+  const std::int64_t removed = std::ssize(left);
+  std::erase_if(left, [](const LeftFile& each) { return each.file.empty(); });
+  if (left.empty()) return removed;
   // Only when the rows are gone for good.
   NOETL_TRY(Write([&](Connection& connection) -> Status {
-    for (const std::string& file : files) {
-      if (file.empty()) continue;
-      NOETL_ASSIGN(const bool used, Exists(connection, kUsed, execution_id, file));
-      if (!used) objects_.Remove(file);
+    for (const LeftFile& each : left) {
+      NOETL_ASSIGN(const bool used, Exists(connection, kUsed, each.execution_id, each.file));
+      if (!used) objects_.Remove(each.file);
     }
     return {};
   }));
-  return std::ssize(files);
+  return removed;
+}
+
+Result<std::int64_t> SqliteServer::DeleteResults(std::int64_t execution_id) {
+  static constexpr const char* kSql = R"sql(
+DELETE FROM result_store WHERE execution_id = ?1 AND put = 1
+RETURNING execution_id, object_key)sql";
+  return RemoveResults(kSql, [&](Statement& query) { query.Int(1, execution_id); });
+}
+
+Result<std::int64_t> SqliteServer::PurgeResults(std::int64_t now_us, std::int64_t limit) {
+  static constexpr const char* kExpired = R"sql(
+DELETE FROM result_store WHERE result_id IN
+(SELECT result_id FROM result_store INDEXED BY result_expiry
+ WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2)
+RETURNING execution_id, object_key)sql";
+  static constexpr const char* kOfSteps = R"sql(
+DELETE FROM result_store WHERE result_id IN
+(SELECT r.result_id FROM result_store r INDEXED BY result_of_step
+ JOIN execution e ON e.execution_id = r.execution_id
+ WHERE r.scope = 'step' AND e.terminal = 1 LIMIT ?1)
+RETURNING execution_id, object_key)sql";
+  NOETL_ASSIGN(const std::int64_t expired, RemoveResults(kExpired, [&](Statement& query) {
+                 query.Int(1, now_us).Int(2, Limit(limit));
+               }));
+  if (expired >= limit) return expired;
+  NOETL_ASSIGN(const std::int64_t of_steps, RemoveResults(kOfSteps, [&](Statement& query) {
+                 query.Int(1, Limit(limit - expired));
+               }));
+  return expired + of_steps;
 }
 
 Result<ObjectRow> SqliteServer::PutObject(ObjectRow row) {
   static constexpr const char* kSql = R"sql(
-INSERT OR REPLACE INTO object_store (object_key, digest, media_type, file, bytes, created_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6))sql";
+INSERT OR REPLACE INTO object_store (object_key, digest, media_type, file, bytes, created_at, tail)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7))sql";
   const Sha256Digest digest = Sha256(row.bytes);
   row.digest = HexText(BytesOf(digest));
   std::string former;
@@ -181,7 +245,8 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6))sql";
         .Blob(2, digest)
         .SomeText(3, row.media_type)
         .SomeText(4, file)
-        .SomeInt(6, row.created_at_us);
+        .SomeInt(6, row.created_at_us)
+        .SomeText(7, ObjectTail(row.key));
     file.empty() ? query.Bytes(5, row.bytes) : query.Null(5);
     query.Run();
     return connection.Finished(query);
@@ -196,17 +261,31 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6))sql";
   return row;
 }
 
+Result<std::vector<std::string>> SqliteServer::FindObjectKeys(std::string_view tail,
+                                                              std::int64_t limit) const {
+  static constexpr const char* kSql = R"sql(
+SELECT object_key FROM object_store INDEXED BY object_by_tail
+WHERE tail = ?1 ORDER BY object_key LIMIT ?2)sql";
+  NOETL_ASSIGN(ReadPool::Lease connection, pool_.Take());
+  NOETL_ASSIGN(Statement query, connection->Get(kSql));
+  query.Text(1, tail).Int(2, Limit(limit));
+  return All(*connection, query, [](const Statement& row) { return row.GetString(0); });
+}
+
 Result<std::optional<ObjectRow>> SqliteServer::FindObject(std::string_view key) const {
   NOETL_ASSIGN(ReadPool::Lease connection, pool_.Take());
   Error last;
   for (int attempt = 0; attempt < kReadAttemptsMax; ++attempt) {
     NOETL_ASSIGN(std::optional<StoredObject> stored, FindStored(*connection, key));
     if (!stored) return std::nullopt;
-    if (stored->file.empty()) return std::move(stored->row);
-    Result<std::string> bytes = objects_.Read(stored->file);
+    const bool in_file = !stored->file.empty();
+    Result<std::string> bytes =
+        in_file ? objects_.Read(stored->file) : Result<std::string>(std::move(stored->row.bytes));
     if (bytes && Sha256Hex(*bytes) != stored->row.digest) {
-      return Fail("corrupt", fmt::format("{}/{}: its content is not what was stored as '{}'",
-                                         objects_.root(), stored->file, key));
+      const std::string place =
+          in_file ? fmt::format("{}/{}", objects_.root(), stored->file) : path_;
+      return Fail("corrupt",
+                  fmt::format("{}: its content is not what was stored as '{}'", place, key));
     }
     if (bytes) {
       stored->row.bytes = std::move(*bytes);

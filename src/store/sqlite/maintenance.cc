@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -40,7 +41,8 @@ constexpr std::array<const char*, 14> kParts = {{
     "DELETE FROM command WHERE command_id IN "
     "(SELECT command_id FROM command WHERE execution_id = ?1 LIMIT ?2)",
     "DELETE FROM result_store WHERE result_id IN "
-    "(SELECT result_id FROM result_store WHERE execution_id = ?1 LIMIT ?2)",
+    "(SELECT result_id FROM result_store "
+    "WHERE execution_id = ?1 AND scope IS NOT 'permanent' LIMIT ?2)",
     "DELETE FROM loop_result WHERE (execution_id, step, run, iter_index) IN "
     "(SELECT execution_id, step, run, iter_index FROM loop_result WHERE execution_id = ?1 LIMIT "
     "?2)",
@@ -66,6 +68,62 @@ Result<std::int64_t> DeleteChunk(Connection& connection, const char* sql,
   query.Run();
   NOETL_TRY(connection.Finished(query));
   return connection.Changes();
+}
+
+struct NamedFile {
+  std::string key;
+  std::string file;
+};
+
+// Objects under the name of a run. Their files go when their rows are gone for good, unless somebody
+// has put the same again meanwhile.
+Status PurgeObjects(Writer& writer, const ObjectFiles& objects, std::int64_t execution_id) {
+  static constexpr const char* kDelete = R"sql(
+DELETE FROM object_store WHERE object_key IN
+(SELECT object_key FROM object_store INDEXED BY object_by_tail
+ WHERE tail >= ?1 AND tail < ?2 LIMIT ?3)
+RETURNING object_key, file)sql";
+  static constexpr const char* kSame =
+      "SELECT 1 FROM object_store WHERE object_key = ?1 AND file = ?2";
+  const std::string first = fmt::format("execution={}/", execution_id);
+  const std::string end = fmt::format("execution={}0", execution_id);  // '0' comes after '/'
+  std::int64_t removed = kPurgeChunkRows;
+  while (removed >= kPurgeChunkRows) {
+    std::vector<NamedFile> left;
+    NOETL_TRY(writer.Transaction([&](Connection& connection) -> Status {
+      NOETL_ASSIGN(Query query, connection.Get(kDelete));
+      query.Text(1, first).Text(2, end).Int(3, kPurgeChunkRows);
+      while (query.Next()) left.push_back({query.GetString(0), query.GetString(1)});
+      return connection.Finished(query);
+    }));
+    removed = std::ssize(left);
+    std::erase_if(left, [](const NamedFile& each) { return each.file.empty(); });
+    if (left.empty()) continue;
+    NOETL_TRY(writer.Transaction([&](Connection& connection) -> Status {
+      for (const NamedFile& each : left) {
+        NOETL_ASSIGN(Query query, connection.Get(kSame));
+        query.Text(1, each.key).Text(2, each.file);
+        const bool same = query.Next();
+        NOETL_TRY(connection.Finished(query));
+        if (!same) objects.Remove(each.file);
+      }
+      return {};
+    }));
+  }
+  return {};
+}
+
+// Files of results that outlive their run.
+Result<std::set<std::string>> KeptFiles(Connection& connection, std::int64_t execution_id) {
+  static constexpr const char* kSql = R"sql(
+SELECT object_key FROM result_store INDEXED BY result_by_execution
+WHERE execution_id = ?1 AND object_key IS NOT NULL)sql";
+  std::set<std::string> files;
+  NOETL_ASSIGN(Query query, connection.Get(kSql));
+  query.Int(1, execution_id);
+  while (query.Next()) files.insert(query.GetString(0));
+  NOETL_TRY(connection.Finished(query));
+  return files;
 }
 
 Status CheckPurgeable(Connection& connection, std::int64_t execution_id) {
@@ -115,6 +173,8 @@ Status PurgeRun(Writer& writer, const ObjectFiles& objects, std::int64_t executi
     query.Run();
     return connection.Finished(query);
   }));
+  NOETL_TRY(PurgeObjects(writer, objects, execution_id));
+  std::set<std::string> kept;
   for (const char* part : kParts) {
     std::int64_t removed = kPurgeChunkRows;
     while (removed >= kPurgeChunkRows) {
@@ -124,7 +184,12 @@ Status PurgeRun(Writer& writer, const ObjectFiles& objects, std::int64_t executi
       }));
     }
   }
-  objects.RemoveAll(execution_id);
+  // Nothing can be put for a run that is gone: the files that are needed now are all there will be.
+  NOETL_TRY(writer.Transaction([&](Connection& connection) -> Status {
+    NOETL_ASSIGN(kept, KeptFiles(connection, execution_id));
+    return {};
+  }));
+  objects.RemoveAll(execution_id, kept);
   return {};
 }
 
@@ -206,10 +271,18 @@ FROM execution x JOIN event e ON e.execution_id = x.execution_id AND e.stream_ve
 WHERE e.envelope_checksum <> x.chain)sql";
   static constexpr const char* kOrphans = R"sql(
 SELECT DISTINCT 'execution ' || execution_id || ': has events but no row'
-FROM event WHERE execution_id NOT IN (SELECT execution_id FROM execution))sql";
+FROM event WHERE execution_id NOT IN (SELECT execution_id FROM execution)
+             AND execution_id NOT IN (SELECT subscription_id FROM subscription))sql";
+  static constexpr const char* kSubscriptions = R"sql(
+SELECT 'subscription ' || s.subscription_id || ': its row is not that of its newest event'
+FROM subscription s
+LEFT JOIN event e ON e.execution_id = s.subscription_id AND e.stream_version = s.head
+WHERE e.envelope_checksum IS NOT s.chain
+   OR s.head <> (SELECT max(stream_version) FROM event
+                 WHERE event.execution_id = s.subscription_id))sql";
   std::vector<std::string> findings;
   NOETL_ASSIGN(ReadPool::Lease connection, pool.Take());
-  for (const char* sql : {kIntegrity, kHeads, kGaps, kChains, kOrphans}) {
+  for (const char* sql : {kIntegrity, kHeads, kGaps, kChains, kOrphans, kSubscriptions}) {
     const Status status = Collect(*connection, sql, findings);
     // Damage can make the other questions fail; what was found says more.
     if (!status && findings.empty()) return std::unexpected(status.error());

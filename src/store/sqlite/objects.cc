@@ -107,9 +107,17 @@ Result<std::string> ObjectFiles::Read(const std::string& key) const {
   return data;
 }
 
-void ObjectFiles::RemoveAll(std::int64_t execution_id) const {
+void ObjectFiles::RemoveAll(std::int64_t execution_id, const std::set<std::string>& kept) const {
   std::error_code ignored;
-  std::filesystem::remove_all(fmt::format("{}/{}", root_, execution_id), ignored);
+  const std::string folder = fmt::format("{}/{}", root_, execution_id);
+  if (kept.empty()) {
+    std::filesystem::remove_all(folder, ignored);
+    return;
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    std::string key = fmt::format("{}/{}", execution_id, entry.path().filename().string());
+    if (!kept.contains(key)) Remove(key);
+  }
 }
 
 void ObjectFiles::Remove(const std::string& key) const {

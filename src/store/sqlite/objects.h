@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -23,8 +24,9 @@ class ObjectFiles {
   Result<std::string> PutNamed(std::string_view name, std::string_view sha256_hex,
                                std::string_view data) const;
   Result<std::string> Read(const std::string& key) const;
-  // All objects of a run. What cannot be removed stays: nothing refers to it any more.
-  void RemoveAll(std::int64_t execution_id) const;
+  // All objects of a run but those with these keys. What cannot be removed stays: nothing refers to
+  // it any more.
+  void RemoveAll(std::int64_t execution_id, const std::set<std::string>& kept = {}) const;
   void Remove(const std::string& key) const;
 
   const std::string& root() const { return root_; }

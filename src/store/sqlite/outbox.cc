@@ -84,4 +84,12 @@ Result<std::int64_t> SqliteServer::CountOutbox(std::int64_t now_us, std::int64_t
   return count;
 }
 
+Result<std::int64_t> SqliteServer::PurgeOutbox(std::int64_t before_us, std::int64_t limit) {
+  static constexpr const char* kSql = R"sql(
+DELETE FROM outbox WHERE outbox_id IN
+(SELECT outbox_id FROM outbox INDEXED BY outbox_published
+ WHERE published_at IS NOT NULL AND published_at < ?1 ORDER BY published_at LIMIT ?2))sql";
+  return Change(kSql, [&](Statement& query) { query.Int(1, before_us).Int(2, Limit(limit)); });
+}
+
 }  // namespace noetl::store

@@ -4,6 +4,7 @@
 // Safe to use from many threads.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -38,6 +39,11 @@ class ReadPool {
   };
 
   Result<Lease> Take();
+  struct Load {
+    std::int64_t in_use = 0;
+    std::int64_t idle = 0;
+  };
+  Load load() const;
 
  private:
   void GiveBack(std::unique_ptr<Connection> connection);
@@ -45,8 +51,9 @@ class ReadPool {
   const std::string path_;
   const std::string vfs_;
   const Connection::Mode mode_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Connection>> idle_;  // guarded by mutex_
+  mutable std::mutex mutex_;  // guards what follows
+  std::vector<std::unique_ptr<Connection>> idle_;
+  std::int64_t in_use_ = 0;
 };
 
 }  // namespace noetl::store

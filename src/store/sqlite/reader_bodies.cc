@@ -45,18 +45,24 @@ Result<Json> Reader::Load(std::string_view text) const {
 Result<Json> Reader::LoadResult(std::string_view ref, std::int64_t execution_id,
                                 std::string_view name, std::int64_t id) const {
   static constexpr const char* kSql = R"sql(
-SELECT bytes, object_key, data, sha256
-FROM result_store WHERE result_id = ?1 AND execution_id = ?2 AND name = ?3)sql";
+SELECT bytes, object_key, data, sha256, name
+FROM result_store WHERE result_id = ?1 AND execution_id = ?2)sql";
   NOETL_ASSIGN(ReadPool::Lease connection, pool_->Take());
   NOETL_ASSIGN(Query query, connection->Get(kSql));
-  query.Int(1, id).Int(2, execution_id).Text(3, name);
+  query.Int(1, id).Int(2, execution_id);
   if (!query.Next()) {
     NOETL_TRY(connection->Finished(query));
     return Missing(ref);
   }
+  if (!IsNamed(name, query.GetText(4))) return Missing(ref);
   const std::int64_t bytes = query.GetInt(0);
   if (IsTooLarge(bytes)) return TooLarge(ref, bytes);
-  if (query.IsNull(1)) return ParseStored(ref, query.GetText(2));
+  if (query.IsNull(1)) {
+    const std::string_view data = query.GetText(2);
+    if (Sha256(data) == query.GetDigest(3)) return ParseStored(ref, data);
+    return Fail("corrupt", fmt::format("{}: its content is not what was stored as '{}'",
+                                       connection->path(), ref));
+  }
   NOETL_ASSIGN(const std::string data, objects_->Read(query.GetString(1)));
   if (Sha256(data) != query.GetDigest(3)) {
     return Fail("corrupt", fmt::format("{}/{}: its content is not what was stored as '{}'",

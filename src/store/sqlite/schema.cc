@@ -323,7 +323,44 @@ CREATE TABLE outbox (
 CREATE INDEX outbox_unpublished ON outbox (outbox_id) WHERE published_at IS NULL;
 )sql";
 
-constexpr std::array<const char*, 2> kMigrations = {kFirst, kServer};
+// Subscriptions, results that expire, objects that go with a run, bounded logs.
+constexpr const char* kSubscriptions = R"sql(
+CREATE TABLE subscription (
+  subscription_id     INTEGER PRIMARY KEY,
+  path                TEXT NOT NULL,
+  catalog_id          INTEGER,
+  state               TEXT NOT NULL,
+  last_event_id       INTEGER,
+  last_event_type     TEXT,
+  created_at          INTEGER,
+  updated_at          INTEGER,
+  head                INTEGER NOT NULL,
+  chain               BLOB NOT NULL
+);
+CREATE UNIQUE INDEX subscription_live ON subscription (path) WHERE state <> 'DEACTIVATED';
+CREATE INDEX subscription_by_catalog ON subscription (catalog_id);
+
+ALTER TABLE catalog ADD COLUMN listener TEXT;
+CREATE INDEX catalog_by_listener ON catalog (listener) WHERE listener IS NOT NULL;
+
+ALTER TABLE result_store ADD COLUMN expires_at INTEGER;
+CREATE INDEX result_expiry ON result_store (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX result_of_step ON result_store (execution_id) WHERE scope = 'step';
+
+ALTER TABLE object_store ADD COLUMN tail TEXT;
+UPDATE object_store
+SET tail = substr('/' || object_key, instr('/' || object_key, '/execution=') + 1)
+WHERE instr('/' || object_key, '/execution=') > 0;
+CREATE INDEX object_by_tail ON object_store (tail) WHERE tail IS NOT NULL;
+
+CREATE INDEX outbox_published ON outbox (published_at) WHERE published_at IS NOT NULL;
+
+-- What can be left out of a long log: pieces behind its first 4 MiB that still have their text.
+CREATE INDEX step_log_tail ON step_log (execution_id, command_id, stream, start)
+  WHERE start >= 4194304 AND text <> '';
+)sql";
+
+constexpr std::array<const char*, 3> kMigrations = {kFirst, kServer, kSubscriptions};
 
 Result<std::int64_t> StoredVersion(Connection& connection) {
   NOETL_ASSIGN(const std::int64_t version, connection.Number("PRAGMA user_version"));

@@ -27,7 +27,7 @@ VALUES (5, 7, 'a', 1, 'RUNNING', 1000, NULL, 0, 0, zeroblob(32)),
 INSERT INTO catalog (catalog_id, path, version, kind, content, created_at)
 VALUES (7, 'a', 1, 'playbook', 'x', 10);
 INSERT INTO result_store (result_id, execution_id, name, bytes, sha256, data)
-VALUES (9, 5, 'r', 1, zeroblob(32), '1');)sql");
+VALUES (9, 5, 'r', 1, x'6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b', '1');)sql");
   ASSERT_TRUE(filled.has_value()) << filled.error().message;
 }
 
@@ -82,6 +82,85 @@ TEST(Schema, UnusualStartsAreThoseThatIdsDoNotTell) {
   EXPECT_TRUE(unusual(time_us - kStartSlackUs - 1));
   EXPECT_TRUE(unusual(0));
   EXPECT_TRUE(unusual(1));
+}
+
+// A file as the version before subscriptions left it.
+TEST(Schema, AFileOfTheSecondVersionOpensAndWorks) {
+  TemporaryDirectory directory;
+  {
+    auto connection =
+        *Connection::Open(directory.path() + "/noetl.db", Connection::Mode::kCreate, "");
+    ASSERT_TRUE(connection->Execute("PRAGMA journal_mode = WAL").has_value());
+    ASSERT_TRUE(MigrateTo(*connection, 2).has_value());
+    const Status filled = connection->Execute(R"sql(
+INSERT INTO catalog (catalog_id, path, version, kind, content, created_at)
+VALUES (7, 'subs/a', 1, 'subscription', 'x', 10);
+INSERT INTO object_store (object_key, digest, bytes)
+VALUES ('a/execution=5/results/s/0/0/1.json', zeroblob(32), x'31'),
+       ('execution=5/results/s/0/0/1.json', zeroblob(32), x'31'), ('plain', zeroblob(32), x'31');
+)sql");
+    ASSERT_TRUE(filled.has_value()) << filled.error().message;
+  }
+  const auto result = OpenSqliteStore({.directory = directory.path()});
+  ASSERT_TRUE(result.has_value()) << result.error().message;
+  Store& store = **result;
+  EXPECT_EQ(store.FindObjectKeys("execution=5/results/s/0/0/1.json", 10)->size(), 2u);
+  EXPECT_TRUE(store.FindListener("hook", 10)->empty());
+  // Registered once more, the document is found by its listener; there is no new version.
+  const auto entry = store.Register({.catalog_id = 8,
+                                     .path = "subs/a",
+                                     .kind = "subscription",
+                                     .content = "x",
+                                     .listener = "hook"});
+  EXPECT_EQ(entry->catalog_id, 7);
+  EXPECT_EQ(entry->listener, "hook");
+  EXPECT_EQ(store.FindListener("hook", 10)->size(), 1u);
+  const auto row = store.RegisterSubscription(
+      {.subscription_id = 20, .path = "subs/a", .catalog_id = 7}, 21, 100);
+  ASSERT_TRUE(row.has_value()) << row.error().message;
+  EXPECT_TRUE(store.Check()->empty());
+}
+
+// What somebody changed behind the store's back is not given out.
+TEST(Bodies, AreWhatWasStored) {
+  TemporaryDirectory directory;
+  TestRun run(5);
+  std::string ref;
+  {
+    const auto store = std::move(*OpenSqliteStore({.directory = directory.path()}));
+    ASSERT_TRUE(CommitOne(*store, run.Next(1)).has_value());
+    ref = store->PutResult({.result_id = 1, .execution_id = 5, .name = "r"}, "[1]")->ref;
+    EXPECT_EQ(CodeOf(store->Load(ref)), "ok");
+  }
+  auto connection = *Connection::Open(directory.path() + "/noetl.db", Connection::Mode::kWrite, "");
+  ASSERT_TRUE(connection->Execute("UPDATE result_store SET data = '[2]'").has_value());
+  const auto store = std::move(*OpenSqliteStore({.directory = directory.path()}));
+  EXPECT_EQ(CodeOf(store->Load(ref)), "corrupt");
+}
+
+TEST(Subscriptions, DamageIsFound) {
+  TemporaryDirectory directory;
+  {
+    const auto store = std::move(*OpenSqliteStore({.directory = directory.path()}));
+    ASSERT_TRUE(store->Register({.catalog_id = 7, .path = "a", .content = "x"}).has_value());
+    ASSERT_TRUE(
+        store->RegisterSubscription({.subscription_id = 20, .path = "a", .catalog_id = 7}, 21, 100)
+            .has_value());
+    ASSERT_TRUE(store->ActOnSubscription(20, "activate", 22, 200).has_value());
+    EXPECT_TRUE(store->Check()->empty());
+  }
+  const auto damage = [&](const std::string& sql) {
+    auto connection =
+        *Connection::Open(directory.path() + "/noetl.db", Connection::Mode::kWrite, "");
+    EXPECT_TRUE(connection->Execute(sql).has_value());
+    const auto store = std::move(*OpenSqliteStore({.directory = directory.path()}));
+    return *store->Check();
+  };
+  EXPECT_EQ(damage("UPDATE subscription SET head = 1").size(), 1u);
+  EXPECT_EQ(damage("UPDATE subscription SET head = 2").size(), 0u);
+  EXPECT_EQ(damage("UPDATE subscription SET chain = zeroblob(32)").size(), 1u);
+  EXPECT_FALSE(damage("DELETE FROM event").empty());
+  EXPECT_TRUE(damage("DELETE FROM subscription").empty());
 }
 
 TEST(ObjectFiles, AreRemovedWhenNothingNeedsThem) {

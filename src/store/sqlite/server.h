@@ -27,6 +27,8 @@ class SqliteServer : public Store {
   Result<std::vector<CatalogEntry>> ListEntries(std::string_view after_path,
                                                 std::int64_t limit) const override;
   Result<std::vector<CatalogEntry>> ListCatalog(const CatalogFilter& filter) const override;
+  Result<std::vector<CatalogEntry>> FindListener(std::string_view listener,
+                                                 std::int64_t limit) const override;
   Result<CatalogRemoval> RemoveEntries(std::string_view path, std::int64_t version,
                                        std::int64_t now_us) override;
   Result<std::vector<CatalogEntry>> RestoreEntries(std::string_view path,
@@ -79,9 +81,14 @@ class SqliteServer : public Store {
   Result<ResultRow> PutResult(ResultRow row, std::string_view data) override;
   Result<std::vector<ResultRow>> ListResults(std::int64_t execution_id, std::int64_t after_id,
                                              std::int64_t limit) const override;
+  Result<std::optional<ResultRow>> FindResult(std::int64_t execution_id,
+                                              std::int64_t result_id) const override;
   Result<std::int64_t> DeleteResults(std::int64_t execution_id) override;
+  Result<std::int64_t> PurgeResults(std::int64_t now_us, std::int64_t limit) override;
   Result<ObjectRow> PutObject(ObjectRow row) override;
   Result<std::optional<ObjectRow>> FindObject(std::string_view key) const override;
+  Result<std::vector<std::string>> FindObjectKeys(std::string_view tail,
+                                                  std::int64_t limit) const override;
 
   // request_keys.cc
   Result<RequestKeyRow> ClaimKey(const RequestKeyRow& row) override;
@@ -96,6 +103,19 @@ class SqliteServer : public Store {
   Result<bool> MarkFailed(std::int64_t id, std::string_view error,
                           std::int64_t available_at_us) override;
   Result<std::int64_t> CountOutbox(std::int64_t now_us, std::int64_t lease_us) const override;
+  Result<std::int64_t> PurgeOutbox(std::int64_t before_us, std::int64_t limit) override;
+
+  // subscriptions.cc
+  Result<SubscriptionRow> RegisterSubscription(const SubscriptionRow& fresh, std::int64_t event_id,
+                                               std::int64_t now_us) override;
+  Result<std::optional<SubscriptionRow>> FindSubscription(std::int64_t id) const override;
+  Result<std::vector<SubscriptionRow>> ListSubscriptions(std::int64_t before_id,
+                                                         std::int64_t limit) const override;
+  Result<SubscriptionRow> ActOnSubscription(std::int64_t id, std::string_view action,
+                                            std::int64_t event_id, std::int64_t now_us) override;
+
+  // gauges.cc
+  Result<StoreGauges> Measure() const override;
 
   // console.cc
   Result<Answer> Query(std::string_view sql, std::span<const Json> parameters,
@@ -115,6 +135,7 @@ class SqliteServer : public Store {
   // One statement that changes rows; gives their number. `bind` sets its parameters.
   using Bind = std::function<void(Statement&)>;
   Result<std::int64_t> Change(const char* sql, const Bind& bind);
+  Result<std::int64_t> RemoveResults(const char* sql, const Bind& bind);
 
   const std::string path_;
   const std::string vfs_;

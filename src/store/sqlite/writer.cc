@@ -82,6 +82,15 @@ Status Writer::Connect() {
   return {};
 }
 
+std::unique_lock<std::mutex> Writer::Lock() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) return lock;
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+  lock.lock();
+  waiting_.fetch_sub(1, std::memory_order_relaxed);
+  return lock;
+}
+
 Status Writer::Ready() {
   if (connection_) return {};
   return Connect();
@@ -119,17 +128,27 @@ void Writer::Abandon(const Error& error) {
 }
 
 Status Writer::Transaction(const std::function<Status(Connection&)>& work) {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock = Lock();
   NOETL_TRY(Ready());
+  const std::int64_t position = position_;
   Status status = Begin();
   if (status) status = work(*connection_);
   if (status) status = End();
-  if (!status) Abandon(status.error());
+  if (!status) {
+    Abandon(status.error());
+    position_ = position;
+  }
   return status;
 }
 
+Status Writer::Append(const EventRow& row) {
+  const EventRow* const rows[] = {&row};
+  NOETL_TRY(InsertEvents(rows));
+  return outbox_ ? InsertOutbox(rows) : Status();
+}
+
 std::vector<Status> Writer::Commit(std::span<const UnitRows* const> units) {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock = Lock();
   std::vector<Status> answers(units.size());
   for (std::size_t i = 0; i < units.size(); ++i) answers[i] = CheckUnit(*units[i]);
   const auto good = [](const Status& answer) { return answer.has_value(); };

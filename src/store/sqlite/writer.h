@@ -35,11 +35,16 @@ class Writer {
   std::vector<Status> Commit(std::span<const UnitRows* const> units);
   // One transaction around `work`, which answers for its success.
   Status Transaction(const std::function<Status(Connection&)>& work);
+  // Adds an event of something that is no run. Inside of `work` only.
+  Status Append(const EventRow& row);
+  // Calls that wait for the lock.
+  std::int64_t waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
  private:
   Writer(std::string path, std::string vfs, const ObjectFiles* objects,
          std::atomic<std::int64_t>* syncs, bool outbox);
 
+  std::unique_lock<std::mutex> Lock();
   Status Connect();
   Status Ready();
   Status Begin();
@@ -72,6 +77,7 @@ class Writer {
   Status ChangeMessages(const UnitRows& unit);
   Status PutSnapshot(const UnitRows& unit);
   Status InsertLogs(const UnitRows& unit);
+  Status ShortenLog(const LogChunk& newest, std::int64_t until);
   Status Run(Query& query);
 
   const std::string path_;
@@ -81,6 +87,7 @@ class Writer {
   const bool outbox_;
 
   std::mutex mutex_;
+  std::atomic<std::int64_t> waiting_ = 0;
   std::unique_ptr<Connection> connection_;  // null when it could not roll back
   std::unique_ptr<Checkpointer> checkpointer_;
   std::vector<const EventRow*> events_;  // of the units applied, not yet written

@@ -419,8 +419,42 @@ ON CONFLICT (execution_id, command_id, stream, start) DO NOTHING)sql";
         .Text(6, row.text)
         .SomeInt(7, row.created_at_us);
     NOETL_TRY(Run(query));
+    // Where the end begins that is kept; an offset may be as large as a number can be.
+    const std::int64_t until = row.offset - kLogEndBytes + std::ssize(row.text);
+    if (until > kLogEndBytes) NOETL_TRY(ShortenLog(row, until));
   }
   return {};
+}
+
+// Takes the text of pieces that begin in the middle of a stream, before `until`. Their rows stay:
+// readers count them. The first one says that something is missing.
+Status Writer::ShortenLog(const LogChunk& newest, std::int64_t until) {
+  static_assert(kLogEndBytes == 4194304, "the index step_log_tail has this number in it");
+  static constexpr const char* kBlank = R"sql(
+UPDATE step_log INDEXED BY step_log_tail SET text = ''
+WHERE execution_id = ?1 AND command_id = ?2 AND stream = ?3 AND start >= 4194304 AND start < ?4
+  AND text <> '' AND text <> ?5)sql";
+  static constexpr const char* kMark = R"sql(
+UPDATE step_log SET text = ?4
+WHERE text = '' AND log_id = (SELECT log_id FROM step_log INDEXED BY step_log_place
+                              WHERE execution_id = ?1 AND command_id = ?2 AND stream = ?3
+                                AND start >= 4194304 ORDER BY start LIMIT 1))sql";
+  {
+    NOETL_ASSIGN(Query query, connection_->Get(kBlank));
+    query.Int(1, newest.execution_id)
+        .Int(2, newest.command_id)
+        .Text(3, newest.stream)
+        .Int(4, until)
+        .Text(5, kLogGap);
+    NOETL_TRY(Run(query));
+  }
+  if (connection_->Changes() == 0) return {};
+  NOETL_ASSIGN(Query query, connection_->Get(kMark));
+  query.Int(1, newest.execution_id)
+      .Int(2, newest.command_id)
+      .Text(3, newest.stream)
+      .Text(4, kLogGap);
+  return Run(query);
 }
 
 }  // namespace noetl::store

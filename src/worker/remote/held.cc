@@ -9,7 +9,7 @@ constexpr std::int64_t kMicrosPerMilli = 1'000;
 
 }  // namespace
 
-bool Held::Add(const Granted& granted, std::int64_t since_us) {
+bool Held::Add(const Granted& granted, std::int64_t since_us, std::int64_t taken_us) {
   const bus::Grant& grant = granted.grant;
   const std::int64_t lease_us = granted.lease_ms * kMicrosPerMilli;
   return commands_
@@ -17,7 +17,9 @@ bool Held::Add(const Granted& granted, std::int64_t since_us) {
                                                  .event_id = grant.event_id,
                                                  .claim_token = grant.claim_token,
                                                  .lease_us = lease_us,
-                                                 .until_us = since_us + lease_us})
+                                                 .until_us = since_us + lease_us,
+                                                 .tool_kind = grant.tool_kind,
+                                                 .taken_us = taken_us})
       .second;
 }
 

@@ -24,12 +24,15 @@ struct HeldCommand {
   std::int64_t lease_us = 0;
   std::int64_t until_us = 0;  // monotonic
   bool runs = true;           // false: ended, its report is on its way
+  std::string tool_kind;
+  std::int64_t taken_us = 0;  // monotonic
 };
 
 class Held {
  public:
-  // `since_us` is the latest moment that is surely not after the grant. False: held already.
-  bool Add(const Granted& granted, std::int64_t since_us);
+  // `since_us` is the latest moment that is surely not after the grant, `taken_us` is now. False: held
+  // already.
+  bool Add(const Granted& granted, std::int64_t since_us, std::int64_t taken_us = 0);
   const HeldCommand* Find(std::string_view command_id) const;
   // The text id of a command that the server names; empty: not held.
   std::string IdOf(const CommandName& name) const;

@@ -21,6 +21,10 @@ constexpr std::int64_t kAnswerMarginMs = 10'000;
 constexpr std::int64_t kBeatsPerLease = 3;
 constexpr std::int64_t kBeatTimeoutMsMin = 200;
 
+// Why a command is stopped that this worker could have gone on with.
+constexpr std::string_view kCancelled = "it was cancelled";
+constexpr std::string_view kLeaving = "this worker ends";
+
 }  // namespace
 
 Result<std::unique_ptr<RemoteLink>> RemoteLink::Open(RemoteOptions options, EventLoop* loop,
@@ -36,6 +40,7 @@ RemoteLink::RemoteLink(RemoteOptions options, EventLoop* loop, Clock* clock, IdS
       loop_(loop),
       clock_(clock),
       ids_(ids),
+      metrics_(options_.version, options_.tools),
       client_(loop, options_.server),
       spool_(std::move(spool)),
       outbox_(
@@ -44,12 +49,15 @@ RemoteLink::RemoteLink(RemoteOptions options, EventLoop* loop, Clock* clock, IdS
                                                  .ids = ids,
                                                  .client = &client_,
                                                  .spool = spool_.get(),
+                                                 .metrics = &metrics_,
                                                  .pace = options_.pace,
                                                  .request_timeout_ms = options_.request_timeout_ms},
                                    static_cast<Outbox::Host*>(this))),
       questions_({.loop = loop,
                   .clock = clock,
                   .client = &client_,
+                  .seal = options_.sealed_credentials ? &seal_ : nullptr,
+                  .worker_id = options_.worker_id,
                   .request_timeout_ms = options_.request_timeout_ms}),
       control_(loop, &client_, options_.worker_id, options_.pace,
                [this, alive = std::weak_ptr<bool>(alive_)](const ControlNews& news) {
@@ -61,6 +69,29 @@ RemoteLink::RemoteLink(RemoteOptions options, EventLoop* loop, Clock* clock, IdS
       register_timer_(loop) {}
 
 RemoteLink::~RemoteLink() = default;
+
+std::string_view RemoteLink::stage_name() const {
+  switch (stage_) {
+    case Stage::kIdle:
+    case Stage::kStarting: return "starting";
+    case Stage::kServing: return "ready";
+    case Stage::kDraining:
+    case Stage::kFlushing:
+    case Stage::kLeaving: return "draining";
+    case Stage::kGone: break;
+  }
+  return "gone";
+}
+
+std::string RemoteLink::ExposeMetrics() {
+  return metrics_.Expose({.ready = ready(),
+                          .slots = options_.slots,
+                          .running = held_.running(),
+                          .waiting = waiting_,
+                          .undelivered = outbox_->size(),
+                          .spool_records = spool_->open_records(),
+                          .spool_bytes = spool_->bytes()});
+}
 
 // ---- calls of the worker
 
@@ -112,6 +143,11 @@ void RemoteLink::TakeReport(bus::Report report, Sent sent) {
     return sent(Fail("superseded", "the lease of the command has ended"));
   }
   if (report.ends) {
+    if (ran) {
+      const bool failed =
+          !report.events.empty() && report.events.back().type == engine::EventType::kCommandFailed;
+      metrics_.Ended(command->tool_kind, NowUs() - command->taken_us, failed);
+    }
     held_.Ended(report.command_id);
     questions_.Forget(report.command_id);
   }
@@ -133,6 +169,7 @@ Json RemoteLink::Registration() const {
                        {"labels", Json::Object({{"pool_name", options_.pool_name}})},
                        {"runtime", Json::Object({{"kind", "cpp"},
                                                  {"version", options_.version},
+                                                 {"worker_public_key", seal_.public_text()},
                                                  {"pools", texts(options_.pools)},
                                                  {"tools", texts(options_.tools)}})}});
 }
@@ -169,7 +206,9 @@ void RemoteLink::Registered(Result<Json> answer) {
     return EndStart({});
   }
   last_error_ = answer.error().message;
-  if (answer.error().code == "invalid") return EndStart(std::unexpected(answer.error()));
+  // What will be refused again, and a certificate that somebody has to put right.
+  if (answer.error().code == "invalid" || answer.error().code == "tls")
+    return EndStart(std::unexpected(answer.error()));
   if (register_delay_ms_ == 0) {
     LogWarn("cannot register; trying again",
             {{"server", client_.url()}, {"error", answer.error().message}});
@@ -257,10 +296,12 @@ void RemoteLink::Polled(Result<Json> answer) {
   Result<LeaseAnswer> lease =
       answer ? LeaseAnswerFromJson(*answer) : Result<LeaseAnswer>(std::unexpected(answer.error()));
   if (!lease) {
+    metrics_.PullFailed();
     if (poll_->delay_ms == 0)
       LogWarn("cannot ask for work; trying again", {{"error", lease.error().message}});
     return PollLater();
   }
+  metrics_.Pulled(lease->commands.size());
   const std::int64_t asked_at_us = poll_->asked_at_us;
   const std::int64_t took_us = NowUs() - asked_at_us;
   const int slots = poll_->slots;
@@ -295,7 +336,7 @@ void RemoteLink::Leased(LeaseAnswer* answer, int slots, std::int64_t asked_at_us
   if (answer == nullptr) return;
   for (const std::string& problem : answer->problems)
     LogError("a command cannot be read; its lease will run out", {{"problem", problem}});
-  StopNamed(answer->cancel, "it was cancelled");
+  StopNamed(answer->cancel, kCancelled);
   StopNamed(answer->lost, "somebody else has it");
   TakeCommands(std::move(answer->commands), asked_at_us);
 }
@@ -333,7 +374,8 @@ bool RemoteLink::Accept(const Granted& granted, std::int64_t since_us) {
     LogWarn("a command came too late", {{"command", grant.command_id}});
     return false;
   }
-  held_.Add(granted, since_us);
+  held_.Add(granted, since_us, NowUs());
+  metrics_.Accepted();
   ++occupied_;
   next_beat_us_ = std::min(next_beat_us_, NowUs() + BeatIntervalUs());
   return true;
@@ -417,7 +459,7 @@ void RemoteLink::Beaten(const Json& renewal, std::int64_t asked_at_us, Result<Js
     held_.Renewed(renewal, asked_at_us);
     const BeatAnswer beat = BeatAnswerFromJson(*answer);
     StopNamed(beat.lost, "somebody else has it");
-    StopNamed(beat.cancel, "it was cancelled");
+    StopNamed(beat.cancel, kCancelled);
     if (beat.recreated) LogInfo("the server did not know this worker and has registered it anew");
   } else {
     if (!std::exchange(beats_fail_, true))
@@ -445,6 +487,7 @@ void RemoteLink::StopCommands(const std::vector<std::string>& ids, std::string_v
     if (command->runs) {
       --occupied_;
       stopped_[id] = now_us;
+      if (why != kCancelled && why != kLeaving) metrics_.LeaseLost();
       LogInfo("a command is stopped", {{"command", id}, {"because", why}});
     }
     held_.Remove(id);
@@ -457,7 +500,7 @@ void RemoteLink::StopCommands(const std::vector<std::string>& ids, std::string_v
 
 void RemoteLink::TakeNews(const ControlNews& news) {
   switch (news.kind) {
-    case ControlNews::Kind::kCancel: return StopNamed({news.command}, "it was cancelled");
+    case ControlNews::Kind::kCancel: return StopNamed({news.command}, kCancelled);
     case ControlNews::Kind::kLost: return StopNamed({news.command}, "somebody else has it");
     case ControlNews::Kind::kDrain:
       LogInfo("the server asks this worker to end");
@@ -497,7 +540,7 @@ void RemoteLink::ReleaseRest() {
       CheckDrained();
     });
   }
-  StopCommands(ids, "this worker ends");
+  StopCommands(ids, kLeaving);
 }
 
 void RemoteLink::Release(std::int64_t event_id, std::int64_t claim_token,

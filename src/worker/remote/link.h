@@ -26,8 +26,10 @@
 #include "bus/link.h"
 #include "worker/remote/control_stream.h"
 #include "worker/remote/held.h"
+#include "worker/remote/metrics.h"
 #include "worker/remote/outbox.h"
 #include "worker/remote/questions.h"
+#include "worker/remote/sealed.h"
 #include "worker/remote/server_client.h"
 #include "worker/remote/spool.h"
 
@@ -42,6 +44,7 @@ struct RemoteOptions {
   std::string hostname;
   std::string version;
   int slots = 4;
+  bool sealed_credentials = false;  // credentials come encrypted to this process
 
   std::string spool_file;
   std::int64_t spool_bytes_max = std::int64_t{256} << 20;
@@ -78,6 +81,12 @@ class RemoteLink final : public bus::ServerEnd, private Outbox::Host {
 
   std::size_t running() const { return held_.running(); }
   std::size_t undelivered() const { return outbox_->size(); }
+  // Registered, and not about to leave.
+  bool ready() const { return stage_ == Stage::kServing; }
+  // "starting", "ready", "draining" or "gone".
+  std::string_view stage_name() const;
+  // The text that Prometheus reads.
+  std::string ExposeMetrics();
 
   // bus::ServerEnd
   void Send(bus::Report report, Sent sent) override;
@@ -156,6 +165,8 @@ class RemoteLink final : public bus::ServerEnd, private Outbox::Host {
   Clock* clock_;
   IdSource* ids_;
   bus::WorkerEnd* worker_ = nullptr;
+  SealKey seal_;
+  WorkerMetrics metrics_;
   ServerClient client_;
   std::unique_ptr<Spool> spool_;
   std::unique_ptr<Outbox> outbox_;

@@ -6,6 +6,8 @@
 #include <filesystem>
 
 #include "base/temporary_directory.h"
+#include "worker/remote/sealed_testing.h"
+#include "worker/remote/status_page.h"
 #include "worker/remote/testing.h"
 #include "worker/testing.h"
 #include "worker/worker.h"
@@ -14,6 +16,7 @@ namespace noetl::worker {
 namespace {
 
 using testing::Contains;
+using testing::HasSubstr;
 using testing::Not;
 
 // Can jump: a process that was stopped finds itself later.
@@ -390,6 +393,124 @@ TEST_F(RemoteLinkTest, LoadsBodiesAndSecretsAndRemembersOnlySecrets) {
   });
   Until([&] { return loaded; });
   EXPECT_EQ(plane_.Count("GET /api/result/resolve"), 1U);
+}
+
+TEST_F(RemoteLinkTest, CredentialsComeSealed) {
+  options_.sealed_credentials = true;
+  Open();
+  Until([&] { return link_->ready(); });
+  const Json registered = plane_.Bodies("POST /api/worker/pool/register").at(0);
+  const std::string key = registered["runtime"]["worker_public_key"].ToString();
+  const Json sealed = SealTo(key, R"({"name":"pg","type":"postgres","data":{"p":1}})");
+  plane_.Give("/api/credentials/pg/sealed", sealed);
+  plane_.Give("/api/credentials/torn/sealed", sealed.With("v", 7));
+  std::vector<std::string> told;
+  const auto ask = [&](std::string alias) {
+    const std::size_t before = told.size();
+    link_->FindSecret(std::move(alias), 77, [&](Result<Json> found) {
+      told.push_back(found ? WriteJson((*found)["data"])
+                           : found.error().code + ": " + found.error().message);
+    });
+    Until([&] { return told.size() > before; });
+    return told.back();
+  };
+  EXPECT_EQ(ask("pg"), R"({"p":1})");
+  EXPECT_EQ(ask("pg"), R"({"p":1})");  // from memory
+  EXPECT_THAT(plane_.Targets("GET /api/credentials/"),
+              testing::ElementsAre("GET /api/credentials/pg/sealed?worker_id=w1&execution_id=77"));
+  EXPECT_THAT(ask("torn"),
+              HasSubstr("sealed: the sealed credential cannot be opened: its version"));
+  // No other form is asked for when there is no sealed one.
+  plane_.Refuse("/api/credentials/kept/sealed", 404, 1);
+  EXPECT_THAT(ask("kept"), HasSubstr("not_found: the server answered 404"));
+  EXPECT_EQ(plane_.Count("GET /api/credentials/kept"), 0U);
+}
+
+TEST_F(RemoteLinkTest, TellsOfItself) {
+  options_.tools = {"quick", "slow"};
+  plane_.Refuse("/api/worker/pool/register", 503, 1);
+  plane_.LoseAnswers("/api/commands/lease", 1);
+  Open();
+  EXPECT_EQ(AnswerOfWorker(*link_, "/health").status, 200);
+  EXPECT_EQ(AnswerOfWorker(*link_, "/ready").status, 503);
+  EXPECT_THAT(AnswerOfWorker(*link_, "/readyz").body, HasSubstr("starting"));
+  EXPECT_EQ(AnswerOfWorker(*link_, "/").status, 404);
+  plane_.Offer("quick");
+  UntilStored(1);
+  UntilIdle();
+  EXPECT_EQ(AnswerOfWorker(*link_, "/ready").status, 200);
+  const std::int64_t slow = plane_.Offer("slow");
+  UntilCalls("slow", 1);
+  StatusAnswer metrics = AnswerOfWorker(*link_, "/metrics");
+  EXPECT_THAT(metrics.content_type, HasSubstr("version=0.0.4"));
+  for (const char* line :
+       {"noetl_worker_ready 1\n", "noetl_worker_slots 2\n",
+        "noetl_worker_concurrent_dispatches 1\n", "noetl_worker_spool_records 0\n",
+        "noetl_worker_claim_succeeded_total 2\n",
+        "noetl_worker_dispatch_duration_seconds_count{tool_kind=\"quick\"} 1\n",
+        "noetl_worker_dispatch_duration_seconds_count{tool_kind=\"slow\"} 0\n"}) {
+    EXPECT_THAT(metrics.body, HasSubstr(line));
+  }
+  EXPECT_THAT(metrics.body, Not(HasSubstr("noetl_worker_events_sent_total 0\n")));
+  plane_.Lose(slow);
+  Until([&] { return link_->running() == 0; });
+  EXPECT_THAT(AnswerOfWorker(*link_, "/metrics").body,
+              HasSubstr("noetl_worker_leases_lost_total 1\n"));
+  bool gone = false;
+  link_->Drain([&] { gone = true; });
+  EXPECT_EQ(AnswerOfWorker(*link_, "/ready").status, 503);
+  EXPECT_EQ(AnswerOfWorker(*link_, "/health").status, 200);
+  EXPECT_THAT(AnswerOfWorker(*link_, "/metrics").body, HasSubstr("noetl_worker_ready 0\n"));
+  Until([&] { return gone; });
+}
+
+TEST_F(RemoteLinkTest, ThePageIsOptionalUnlessItWasAskedFor) {
+  Open();
+  const auto page = [&](const Settings::Variables& variables) {
+    const auto settings = Settings::Load(variables);
+    EXPECT_TRUE(settings);
+    return OpenStatusPage(&loop_, link_.get(), *settings);
+  };
+  const auto off = page({{"WORKER_METRICS_BIND", "Off"}});
+  ASSERT_TRUE(off);
+  EXPECT_EQ(*off, nullptr);
+  const auto asked = page({{"WORKER_METRICS_BIND", "127.0.0.1:0"}});
+  ASSERT_TRUE(asked) << asked.error().message;
+  ASSERT_NE(*asked, nullptr);
+  const auto taken = page({{"WORKER_METRICS_BIND", (*asked)->address()}});
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.error().code, "settings");
+  EXPECT_THAT(taken.error().message, HasSubstr("WORKER_METRICS_BIND: cannot listen on"));
+  const auto bad = page({{"WORKER_METRICS_BIND", "nowhere"}});
+  ASSERT_FALSE(bad);
+  EXPECT_EQ(bad.error().code, "settings");
+  // Whoever has the default port, this worker or another program: the second goes without.
+  const auto first = page({});
+  ASSERT_TRUE(first);
+  const auto second = page({});
+  ASSERT_TRUE(second);
+  EXPECT_EQ(*second, nullptr);
+}
+
+TEST_F(RemoteLinkTest, AChildTellsTheResultOfOneStep) {
+  plane_.Give("/api/execute", Parse(R"({"execution_id":"88","status":"started"})"));
+  plane_.Give("/api/executions/88/wait",
+              Parse(R"({"execution_id":88,"status":"COMPLETED","data":{"n":4}})"));
+  Open();
+  std::optional<engine::ChildEnd> end;
+  link_->RunChild({.parent_execution_id = 77,
+                   .parent_command_id = "77:s:1",
+                   .key = "task:1",
+                   .path = "child",
+                   .return_step = "a step"},
+                  [&](Result<engine::ChildEnd> got) {
+                    ASSERT_TRUE(got) << got.error().message;
+                    end = *std::move(got);
+                  });
+  Until([&] { return end.has_value(); });
+  EXPECT_EQ(end->data, Parse(R"({"n":4})"));
+  EXPECT_THAT(plane_.Targets("GET /api/executions/88"),
+              testing::ElementsAre(HasSubstr("&return_step=a%20step&redact=false")));
 }
 
 TEST_F(RemoteLinkTest, AChildIsStartedOnceAndWaitedFor) {

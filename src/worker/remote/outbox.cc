@@ -174,6 +174,7 @@ void Outbox::LogsAnswered(Entry* entry, std::size_t count, const Result<Json>& a
 }
 
 void Outbox::PrepareLater(Entry* entry, const Error& error) {
+  parts_.metrics->SendingRetried();
   Keep({entry});
   if (entry->delay_ms == 0) {
     LogWarn("a part of a report cannot be stored; trying again",
@@ -348,10 +349,12 @@ void Outbox::Settle(Entry* entry, const std::vector<EventAnswer>& answers, std::
     if (MayPass(error)) return PrepareLater(entry, error);
     return Drop(entry, std::move(error));
   }
+  parts_.metrics->EventsSent(entry->report.events.size());
   Close(entry, {});
 }
 
 void Outbox::TryLater(Sending* sending, const Error& error) {
+  parts_.metrics->SendingRetried();
   Keep(sending->entries);
   for (const Entry* entry : ready_) {
     if (!entry->spooled) {

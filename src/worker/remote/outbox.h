@@ -22,6 +22,7 @@
 #include "base/event_loop.h"
 #include "base/ids.h"
 #include "bus/link.h"
+#include "worker/remote/metrics.h"
 #include "worker/remote/server_client.h"
 #include "worker/remote/spool.h"
 #include "worker/remote/wire.h"
@@ -46,6 +47,7 @@ class Outbox {
     IdSource* ids = nullptr;
     ServerClient* client = nullptr;
     Spool* spool = nullptr;
+    WorkerMetrics* metrics = nullptr;
     RetryPace pace;
     std::int64_t request_timeout_ms = 30'000;
   };

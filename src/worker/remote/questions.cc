@@ -86,7 +86,7 @@ struct Questions::Child {
   OwnedTimer timer;
 };
 
-Questions::Questions(Parts parts) : parts_(parts), cache_(kSecretsMax, kSecretKeepUs) {}
+Questions::Questions(Parts parts) : parts_(std::move(parts)), cache_(kSecretsMax, kSecretKeepUs) {}
 
 Questions::~Questions() = default;
 
@@ -110,12 +110,18 @@ void Questions::FindSecret(std::string alias, std::int64_t execution_id,
 
 void Questions::AskSecret(Secret* secret) {
   const auto& [alias, execution_id] = secret->key;
+  std::string path =
+      parts_.seal == nullptr
+          ? fmt::format("/api/credentials/{}?include_data=true&execution_id={}",
+                        PercentEncode(alias), execution_id)
+          : fmt::format("/api/credentials/{}/sealed?worker_id={}&execution_id={}",
+                        PercentEncode(alias), PercentEncode(parts_.worker_id), execution_id);
   parts_.client->Start(
-      {.path = fmt::format("/api/credentials/{}?include_data=true&execution_id={}",
-                           PercentEncode(alias), execution_id),
-       .timeout_ms = parts_.request_timeout_ms,
-       .secret = true},
-      [this, secret](Result<Json> answer) { SecretAnswered(secret, std::move(answer)); });
+      {.path = std::move(path), .timeout_ms = parts_.request_timeout_ms, .secret = true},
+      [this, secret](Result<Json> answer) {
+        if (answer && parts_.seal != nullptr) answer = parts_.seal->Open(*answer);
+        SecretAnswered(secret, std::move(answer));
+      });
 }
 
 void Questions::SecretAnswered(Secret* secret, Result<Json> answer) {
@@ -182,10 +188,10 @@ void Questions::StartChild(Child* child) {
 }
 
 void Questions::AwaitChild(Child* child) {
-  std::string path = fmt::format("/api/executions/{}/wait?timeout_ms={}", child->execution_id,
-                                 parts_.child_wait_ms);
-  if (!child->call.return_step.empty())
-    path += "&return_step=" + PercentEncode(child->call.return_step);
+  // An empty step stands for the whole run.
+  std::string path = fmt::format(
+      "/api/executions/{}/wait?timeout_ms={}&return_step={}&redact=false", child->execution_id,
+      parts_.child_wait_ms, PercentEncode(child->call.return_step));
   child->asked = parts_.client->Start(
       {.path = std::move(path), .timeout_ms = parts_.child_wait_ms + kWaitMarginMs},
       [this, child](Result<Json> answer) { ChildAnswered(child, std::move(answer)); });

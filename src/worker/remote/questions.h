@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/event_loop.h"
 #include "bus/link.h"
+#include "worker/remote/sealed.h"
 #include "worker/remote/server_client.h"
 
 namespace noetl::worker {
@@ -54,6 +55,9 @@ class Questions {
     EventLoop* loop = nullptr;
     Clock* clock = nullptr;
     ServerClient* client = nullptr;
+    // Given: credentials are asked for in sealed form, as this worker, and in no other.
+    const SealKey* seal = nullptr;
+    std::string worker_id;
     std::int64_t request_timeout_ms = 30'000;
     std::int64_t secret_retry_ms = 250;  // the first of three, each four times longer
     std::int64_t child_wait_ms = 25'000;

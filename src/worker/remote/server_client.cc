@@ -35,6 +35,17 @@ std::string_view CodeOf(int status) {
   return status >= 400 && status < 500 ? "invalid" : "unavailable";
 }
 
+// The advice of the http tool is not for the operator of a worker.
+Error ErrorOf(const HttpFailure& failure) {
+  if (failure.certificate) {
+    return {"tls", fmt::format("{}; NOETL_TLS_CA names the authority of the server's certificate, "
+                               "NOETL_TLS_CLIENT_CERT and NOETL_TLS_CLIENT_KEY what a server that "
+                               "asks for a certificate is shown",
+                               failure.reason)};
+  }
+  return {failure.kind == "timeout" ? "timeout" : "unavailable", failure.message};
+}
+
 }  // namespace
 
 Error ErrorOfAnswer(int status, std::string_view body) {
@@ -98,11 +109,7 @@ ServerClient::CallId ServerClient::Begin(HttpRequest request, bool secret, Done 
                     [this, id, secret, streams, done = std::move(done)](HttpResult result) mutable {
                       // The call is over, whatever `done` does. What it holds stays valid until here.
                       const auto call = calls_.extract(id);
-                      if (!result) {
-                        const std::string_view code =
-                            result.error().kind == "timeout" ? "timeout" : "unavailable";
-                        return done(Fail(code, std::move(result.error().message)));
-                      }
+                      if (!result) return done(std::unexpected(ErrorOf(result.error())));
                       if (result->status < 200 || result->status > 299)
                         return done(std::unexpected(ErrorOfAnswer(result->status, result->body)));
                       if (streams) return done(Json());

@@ -2,7 +2,8 @@
 //
 // `Start` begins a request; `done` is called once, later, from the loop. Error codes: "unavailable"
 // and "overloaded" (no answer, or one that says to come again), "timeout", "not_found",
-// "unauthorized", "too_large", "invalid", "bad_answer", and for a conflict the code that the server
+// "unauthorized", "too_large", "invalid", "bad_answer", "tls" (a certificate of either side is not
+// accepted), and for a conflict the code that the server
 // gives. Dropping a request, or destroying the client, ends it without an answer. Nothing is sent to
 // another address than the one given. Lives on the loop's thread.
 #pragma once

@@ -101,6 +101,15 @@ class FakeControlPlane {
     const std::lock_guard lock(mutex_);
     return requests_;
   }
+  // The same requests with their queries, of those that begin so.
+  std::vector<std::string> Targets(std::string_view start) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> found;
+    for (const std::string& target : targets_) {
+      if (target.starts_with(start)) found.push_back(target);
+    }
+    return found;
+  }
   std::size_t Count(std::string_view request) const {
     const std::lock_guard lock(mutex_);
     return static_cast<std::size_t>(std::ranges::count(requests_, request));
@@ -148,6 +157,7 @@ class FakeControlPlane {
     const Json body = seen.body.empty() ? Json() : Parse(seen.body);
     std::unique_lock lock(mutex_);
     requests_.push_back(seen.method + " " + path);
+    targets_.push_back(seen.method + " " + seen.target);
     bodies_.push_back(body);
     changed_.notify_all();
     bool lose = false;
@@ -249,6 +259,7 @@ class FakeControlPlane {
   std::set<std::int64_t> lost_;
   std::deque<std::string> told_;
   std::vector<std::string> requests_;
+  std::vector<std::string> targets_;
   std::vector<Json> bodies_;
   std::set<std::int64_t> ids_;
   std::vector<Json> stored_;

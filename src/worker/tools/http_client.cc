@@ -69,6 +69,8 @@ struct Cause {
 
 constexpr std::string_view kHintTls =
     "check the server's certificate and name; verify_ssl: false turns the check off";
+constexpr std::string_view kHintAlert =
+    "the server refuses the TLS connection: check whether it wants a certificate of this side";
 constexpr std::string_view kHintCut = "check whether the server stopped or refuses such requests";
 constexpr std::string_view kHintReply = "check that this is an HTTP server and what it sends";
 
@@ -98,6 +100,16 @@ constexpr std::array kCauses = {
 };
 constexpr Cause kOtherCause = {CURLE_OK, "connection", "CONN_ERROR", true,
                                "check the address and the server"};
+
+constexpr std::array kCertificateCauses = {CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CERTPROBLEM,
+                                           CURLE_SSL_CACERT_BADFILE};
+
+// Whether the server ended TLS with an alert. libcurl tells only in words, and since the newest TLS
+// checks the client's certificate late, as an error of reading.
+bool IsTlsAlert(std::string_view text) {
+  return text.find("SSL routines") != std::string_view::npos &&
+         text.find(" alert ") != std::string_view::npos;
+}
 
 bool IsRedirect(long status) {
   return (status >= 301 && status <= 303) || status == 307 || status == 308;
@@ -535,8 +547,12 @@ void HttpClient::Call::Answer(HttpResult result) {
 }
 
 HttpFailure HttpClient::Call::Explain(const Cause& cause, std::string_view what) {
-  return {cause.kind, cause.code, cause.retryable,
-          fmt::format("{} {}: {}; {}", request_.method, url_.origin, what, cause.hint)};
+  std::string reason = fmt::format("{} {}: {}", request_.method, url_.origin, what);
+  std::string message = fmt::format("{}; {}", reason, cause.hint);
+  const bool certificate =
+      std::ranges::find(kCertificateCauses, cause.curl) != kCertificateCauses.end();
+  return {cause.kind,         cause.code,  cause.retryable,
+          std::move(message), certificate, std::move(reason)};
 }
 
 HttpFailure HttpClient::Call::Explain(CURLcode code) {
@@ -560,6 +576,9 @@ HttpFailure HttpClient::Call::Explain(CURLcode code) {
   if (code == CURLE_COULDNT_CONNECT && system_error == ECONNREFUSED) {
     cause.code = "CONN_REFUSED";
     cause.hint = "check the port and whether the server runs";
+  }
+  if (IsTlsAlert(error_.data())) {
+    cause = {CURLE_SSL_CERTPROBLEM, "connection", "TLS_ERROR", false, kHintAlert};
   }
   return Explain(cause, error_[0] != '\0' ? error_.data() : curl_easy_strerror(code));
 }

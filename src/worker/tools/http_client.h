@@ -80,6 +80,9 @@ struct HttpFailure {
   std::string_view code;
   bool retryable = false;
   std::string message;
+  // A certificate of either side was not accepted or cannot be read: it will not pass by itself.
+  bool certificate = false;
+  std::string reason = {};  // the message without its advice; of failed connections only
 };
 
 using HttpResult = std::expected<HttpReply, HttpFailure>;
