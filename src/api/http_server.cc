@@ -37,9 +37,6 @@ constexpr std::chrono::milliseconds kAcceptRetry{100};
 constexpr int kBacklog = 4'096;
 // Descriptors that are left for databases, files and the processes of tools.
 constexpr std::size_t kOtherFiles = 512;
-// By how much our threads are nicer than the others of the process: when there is too much to do,
-// what was taken in is finished before more is.
-constexpr int kNiceness = 3;
 
 // --- Core
 
@@ -293,8 +290,6 @@ void Server::Serve() {
   for (int i = 0; i < std::max(core_->options.threads, 1); ++i) {
     threads_.emplace_back([io = &core_->io] {
       pthread_setname_np(pthread_self(), "http");
-      // On Linux this is about the calling thread alone.
-      setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNiceness);
       io->run();
     });
   }

@@ -95,20 +95,22 @@ void Conductor::Start(StartCall call, Started started) {
 }
 
 std::optional<Error> Conductor::AdmitStart() {
-  if (starts_.fetch_add(1, std::memory_order_relaxed) < kStartsOnTheirWay) return std::nullopt;
+  const std::int64_t before = starts_.fetch_add(1, std::memory_order_relaxed);
+  if (before < kStartsWhileRefusing) return std::nullopt;
   const std::int64_t now_us = options_.clock->MonotonicMicros() + 1;  // never 0
-  std::int64_t since_us = 0;
   if (now_us >= refusing_until_.load(std::memory_order_relaxed)) {
-    if (starts_many_since_.compare_exchange_strong(since_us, now_us, std::memory_order_relaxed))
-      return std::nullopt;
-    if (now_us - since_us < kStandingQueueUs) return std::nullopt;
+    std::int64_t since_us = 0;
+    const bool queue =
+        before >= kStartsOnTheirWay &&
+        !starts_many_since_.compare_exchange_strong(since_us, now_us, std::memory_order_relaxed);
+    if (!queue || now_us - since_us < kStandingQueueUs) return std::nullopt;
   }
   starts_.fetch_sub(1, std::memory_order_relaxed);
   return RefuseStart(now_us);
 }
 
 std::optional<Error> Conductor::RefusesStarts() {
-  if (starts_.load(std::memory_order_relaxed) < kStartsOnTheirWay) return std::nullopt;
+  if (starts_.load(std::memory_order_relaxed) < kStartsWhileRefusing) return std::nullopt;
   const std::int64_t now_us = options_.clock->MonotonicMicros() + 1;
   if (now_us >= refusing_until_.load(std::memory_order_relaxed)) return std::nullopt;
   return RefuseStart(now_us);

@@ -85,11 +85,12 @@ struct StartCall {
 };
 
 // Starts on their way to the disk that are no queue yet: some 8 ms of work. When there have been
-// more for kStandingQueueUs without a pause, the load is more than we can do: then, and for
-// kRefusingUs after the last refusal, no more than these are let in, so that they stay quick. A burst
-// passes.
+// more for kStandingQueueUs without a pause, the load is more than we can do. Then, and for
+// kRefusingUs after the last refusal, fewer are let in, so that they are as quick as without the
+// load. A burst passes.
 inline constexpr std::int64_t kStartsOnTheirWay = 128;
-inline constexpr std::int64_t kStandingQueueUs = 20'000;
+inline constexpr std::int64_t kStartsWhileRefusing = 64;
+inline constexpr std::int64_t kStandingQueueUs = 10'000;
 inline constexpr std::int64_t kRefusingUs = 1'000'000;
 
 struct ConductorOptions {

@@ -193,12 +193,16 @@ TEST(Conductor, AQueueOfStartsThatStandsIsRefusedAndABurstIsNot) {
   const int burst = 3 * static_cast<int>(kStartsOnTheirWay);
   start(burst, false);
   EXPECT_EQ(refused, 0) << "a burst passes";
+  EXPECT_FALSE(machine.conductor->RefusesStarts());
   machine.clock.Advance(kStandingQueueUs);
   start(10, false);
   EXPECT_EQ(refused, 10);
+  ASSERT_TRUE(machine.conductor->RefusesStarts());
+  EXPECT_EQ(machine.conductor->RefusesStarts()->code, "overloaded");
   start(10, true);
   EXPECT_EQ(refused, 10);
   machine.Run();
+  EXPECT_FALSE(machine.conductor->RefusesStarts()) << "the queue is gone";
   EXPECT_EQ(started, burst + 10);
   start(10, false);
   machine.Run();
