@@ -19,6 +19,10 @@ import termios
 import time
 import unittest
 
+# Settings of the caller's shell must not change what is tested.
+for name in [name for name in os.environ if name.startswith("NOETL_")]:
+    del os.environ[name]
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
 DOCS = ROOT / "docs" / "cli.md"
