@@ -1,11 +1,11 @@
 // The program `noetl server` over sockets of the loopback, seen from outside.
 //
-//   http_bench --binary NOETL [--quick] [--dir DIR] [--json FILE]
+//   http_bench --binary NOETL [--quick] [--overload] [--dir DIR] [--json FILE]
 //
 // Each figure is taken three times and stands beside a floor from the same run: a bare server that
 // answers a constant, or one that answers after a synced write (http_floor.h). Client, server and
 // floors share the cores of one machine. Prints a table; --json writes the same as JSON. The
-// directory should be on the disk that will hold the data.
+// directory should be on the disk that will hold the data. --overload measures nothing else.
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/prctl.h>

@@ -35,6 +35,7 @@ constexpr CodeStatus kCodes[] = {
     {"unauthorized", 401},
     {"forbidden", 403},
     {"disabled", 403},
+    {"refused", 403},
     {"not_found", 404},
     {"method_not_allowed", 405},
     {"conflict", 409},
