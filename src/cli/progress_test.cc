@@ -236,6 +236,16 @@ TEST(ProgressText, CutToTheWindow) {
   EXPECT_EQ(TerminalLine(line, {.colours = true, .width = 40}).substr(0, 11), "  \x1b[31m✗\x1b");
 }
 
+TEST(ProgressText, BytesThatOnlyLookLikeLettersAreReplaced) {
+  // Too long, a surrogate, above the last code point, cut off.
+  for (const std::string_view bytes :
+       {"\xe0\x8b\x9e", "\xf0\x80\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"}) {
+    const ProgressLine line{.label = std::string(bytes)};
+    EXPECT_FALSE(FirstInvalidUtf8(TerminalLine(line, {.width = 30})));
+    EXPECT_FALSE(FirstInvalidUtf8(PlainLine(line)));
+  }
+}
+
 TEST(ProgressText, AnyTextFitsAndStaysValid) {
   EXPECT_TRUE(rc::check([](const std::string& label, const std::string& detail) {
     const ProgressLine line{.label = label, .detail = detail, .elapsed_us = 1};

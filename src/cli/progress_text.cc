@@ -53,6 +53,9 @@ Decoded Decode(std::string_view text) {
     if ((at(i) & 0xc0) != 0x80) return {0xfffd, 1};
     code = code << 6 | (at(i) & 0x3fu);
   }
+  static constexpr std::array<char32_t, 5> kLeast = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xd800 && code <= 0xdfff;
+  if (code < kLeast[bytes] || surrogate || code > 0x10ffff) return {0xfffd, 1};
   return {code, bytes};
 }
 
