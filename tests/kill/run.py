@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run.py NOETL LIBRARY [--every N] [--modes before,after,torn] [--at N] [--keep]
+"""run.py NOETL LIBRARY [--every N] [--modes before,after,torn] [--at N]
 
 Kills the real process at its writes and continues the run with `noetl resume`.
 
@@ -12,7 +12,7 @@ and only what was running is done once more. For a sample of points `resume` is 
 The number of writes differs a little from run to run (threads share commits), so a point near the end
 may not be reached: the run then ends by itself and is checked all the same.
 
---at N tries one point and keeps its directory; --keep keeps the directories of all points that fail.
+--at N tries one point and keeps its directory. The directories of points that fail are kept.
 """
 import argparse
 import collections
@@ -361,7 +361,7 @@ def attempt(name, work, *arguments):
         answer = work(folder, *arguments)
     except (Wrong, subprocess.TimeoutExpired, sqlite3.Error, KeyError, ValueError) as error:
         wrong = f"{type(error).__name__}: {error}"
-    if (wrong and ARGUMENTS.keep) or ARGUMENTS.at:
+    if wrong or ARGUMENTS.at:
         print(f"{name}: kept in {folder}", flush=True)
     else:
         shutil.rmtree(folder, ignore_errors=True)
@@ -412,7 +412,6 @@ def main():
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--modes", type=lambda text: text.split(","), default=MODES)
     parser.add_argument("--at", type=int, default=0)
-    parser.add_argument("--keep", action="store_true")
     ARGUMENTS = parser.parse_args()
     ARGUMENTS.library = ARGUMENTS.library.resolve()
 
