@@ -7,28 +7,22 @@
 #include <unistd.h>
 
 #include <array>
-#include <filesystem>
 #include <fstream>
 #include <string>
 
 #include <fmt/format.h>
+
+#include "base/temporary_directory.h"
 
 namespace noetl::cli {
 namespace {
 
 class PidFileTest : public testing::Test {
  protected:
-  PidFileTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "noetl-pid-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-    path_ = folder_ + "/server.pid";
-  }
   ~PidFileTest() override {
-    if (child_ > 0) {
-      kill(child_, SIGKILL);
-      waitpid(child_, nullptr, 0);
-    }
-    std::filesystem::remove_all(folder_);
+    if (child_ <= 0) return;
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
   }
 
   // A process that holds the file until it is told to end.
@@ -48,8 +42,8 @@ class PidFileTest : public testing::Test {
     close(ready[1]);
   }
 
-  std::string folder_;
-  std::string path_;
+  const TemporaryDirectory folder_;
+  const std::string path_ = folder_.path() + "/server.pid";
   pid_t child_ = 0;
 };
 

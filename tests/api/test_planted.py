@@ -3,11 +3,10 @@
 Nothing that is stored, logged, counted, answered or seen in the list of processes may hold one; only
 the answer to whoever asks for the credential's data does.
 """
-import http.server
 import pathlib
 import threading
 
-from harness import case, check, expect
+from harness import case, check, expect, service
 
 SERVER = {"worker": True}
 MARK = "planted-9d1f"
@@ -30,52 +29,42 @@ PLACES = {
 FLOW = """
 apiVersion: noetl.io/v10
 kind: Playbook
-metadata: {{name: leaky, path: planted/leaky}}
-workload: {{url: ""}}
+metadata: {name: leaky, path: planted/leaky}
+workload: {url: ""}
 workflow:
   - step: start
-    tool: {{kind: noop}}
-    next: {{spec: {{mode: inclusive}}, arcs: [{{step: ask}}, {{step: wrong}}, {{step: connect}}, {{step: tell}}, {{step: crash}}]}}
+    tool: {kind: noop}
+    next: {spec: {mode: inclusive}, arcs: [{step: ask}, {step: wrong}, {step: connect}, {step: tell}, {step: crash}]}
   - step: ask
-    tool: {{kind: http, method: GET, url: "{{{{ workload.url }}}}/echo", auth: planted_bearer}}
+    tool: {kind: http, method: GET, url: "{{ workload.url }}/echo", auth: planted_bearer}
   - step: wrong
-    tool: {{kind: http, method: GET, url: "{{{{ workload.url }}}}/refuse", auth: planted_basic}}
-    spec: {{on_error: continue}}
+    tool: {kind: http, method: GET, url: "{{ workload.url }}/refuse", auth: planted_basic}
+    spec: {on_error: continue}
   - step: connect
-    tool: {{kind: postgres, auth: closed_port, query: "SELECT 1"}}
-    spec: {{on_error: continue}}
+    tool: {kind: postgres, auth: closed_port, query: "SELECT 1"}
+    spec: {on_error: continue}
   - step: tell
     tool:
       kind: python
-      input: {{one: "{{{{ keychain.planted_secret.value }}}}", two: "{{{{ keychain.planted_aws.secret_access_key }}}}"}}
+      input: {one: "{{ keychain.planted_secret.value }}", two: "{{ keychain.planted_aws.secret_access_key }}"}
       code: |
         import sys
         print("out", one, two)
         print("err", one, two, file=sys.stderr)
-        result = {{"one": one, "both": one + two, "list": [two]}}
+        result = {"one": one, "both": one + two, "list": [two]}
   - step: crash
     tool:
       kind: shell
-      env: {{TOKEN: "{{{{ keychain.planted_bearer.token }}}}"}}
+      env: {TOKEN: "{{ keychain.planted_bearer.token }}"}
       cmds: 'echo "$TOKEN"; echo "$TOKEN" >&2; exit 3'
-    spec: {{on_error: continue}}
+    spec: {on_error: continue}
 """
 
 
-class Parrot(http.server.BaseHTTPRequestHandler):
+def parrot(path, headers):
     """Answers with what it was sent."""
-
-    def do_GET(self):  # pylint: disable=invalid-name
-        body = str(self.headers).encode()
-        self.send_response(200 if self.path == "/echo" else 401)
-        self.send_header("Content-Type", "text/plain")
-        self.send_header("X-Parrot", self.headers.get("Authorization", ""))
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *arguments):  # pylint: disable=arguments-differ
-        pass
+    return (200 if path == "/echo" else 401, str(headers).encode(),
+            {"Content-Type": "text/plain", "X-Parrot": headers.get("Authorization", "")})
 
 
 def planted(kind, field):
@@ -134,8 +123,6 @@ def stored_credentials_show_nothing(server):
 
 @case
 def tools_that_give_away_what_they_can(server):
-    parrot = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Parrot)
-    threading.Thread(target=parrot.serve_forever, daemon=True).start()
     processes = ProcessList()
     processes.start()
     try:
@@ -143,17 +130,15 @@ def tools_that_give_away_what_they_can(server):
             "name": "closed_port", "type": "postgres",
             "data": {"db_host": "127.0.0.1", "db_port": "9", "db_user": "u", "db_name": "d",
                      "db_password": planted("postgres", "db_password")}}), 200)
-        check(server.post("/api/catalog/register", {"content": FLOW.format()}), 200)
-        url = f"http://127.0.0.1:{parrot.server_port}"
-        run = check(server.post("/api/execute", {"path": "planted/leaky", "workload": {"url": url}}),
-                    200)["execution_id"]
-        end = check(server.get(f"/api/executions/{run}/wait?timeout_seconds=60"), 200)
+        check(server.post("/api/catalog/register", {"content": FLOW}), 200)
+        with service(parrot) as url:
+            run = check(server.post("/api/execute", {"path": "planted/leaky", "workload": {"url": url}}),
+                        200)["execution_id"]
+            end = check(server.get(f"/api/executions/{run}/wait?timeout_seconds=60"), 200)
         expect(end["status"] in ("COMPLETED", "FAILED"), f"{end}")
     finally:
         processes.over.set()
         processes.join()
-        parrot.shutdown()
-        parrot.server_close()
     events = check(server.get(f"/api/executions/{run}/events?limit=1000&redact=true"), 200)["events"]
     ended = {event["node_name"] for event in events
              if event["event_type"] in ("command.completed", "command.failed")}

@@ -1,15 +1,10 @@
 """Inputs marked `# ui:secret`: tools get them, nothing that is stored or shown holds them."""
 import contextlib
-import http.server
-import os
 import pathlib
-import signal
 import sqlite3
-import subprocess
-import tempfile
-import threading
 
-from harness import case, check, expect, running
+from harness import case, check, expect, running, service
+from worker import worker_of
 
 SERVER = {"worker": True}
 SECRET = "sesame-4711-open"
@@ -56,22 +51,6 @@ workflow:
 """
 
 
-class Echo(http.server.BaseHTTPRequestHandler):
-    seen = []
-
-    def do_GET(self):  # pylint: disable=invalid-name
-        Echo.seen.append(self.headers.get("X-Key"))
-        body = b'{"ok": true}'
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *arguments):  # pylint: disable=arguments-differ
-        pass
-
-
 def ended(server, execution_id):
     return check(server.get(f"/api/executions/{execution_id}/wait?timeout_seconds=60"), 200)
 
@@ -83,22 +62,14 @@ def start(server, workload, status=200):
 
 @contextlib.contextmanager
 def separate_worker(server, **settings):
-    """A worker process of its own."""
-    with tempfile.TemporaryDirectory(prefix="noetl-worker-") as state:
-        worker = subprocess.Popen(
-            [server.binary, "worker", "--server", f"http://127.0.0.1:{server.port}", "--state", state],
-            stdout=subprocess.DEVNULL, stderr=open(pathlib.Path(state) / "log", "wb"),
-            env={**os.environ, "WORKER_METRICS_BIND": "off", **settings})
-        try:
-            yield
-            worker.send_signal(signal.SIGTERM)
-            worker.wait(timeout=60)
-            for file in pathlib.Path(state).rglob("*"):
-                if file.is_file():
-                    expect(SECRET.encode() not in file.read_bytes(), f"{file.name} holds the secret")
-        finally:
-            worker.kill()
-            worker.wait()
+    """A worker process of its own, which keeps nothing and tells nothing."""
+    with worker_of(server, settings) as worker:
+        yield
+        expect(worker.stop() == 0, worker.text())
+        expect(SECRET not in worker.text(), "the log of the worker holds the secret")
+        for file in pathlib.Path(worker.directory.name).rglob("*"):
+            if file.is_file():
+                expect(SECRET.encode() not in file.read_bytes(), f"{file.name} holds the secret")
 
 
 @case
@@ -124,23 +95,22 @@ def with_a_worker_that_gets_them_sealed(server):
 
 
 def tools_get_it_and_nobody_else(server):
-    Echo.seen.clear()
+    seen = []
+
+    def echo(_, headers):
+        seen.append(headers.get("X-Key"))
+        return 200, b'{"ok": true}', {"Content-Type": "application/json"}
+
     for content in (CHILD, PARENT):
         check(server.post("/api/catalog/register", {"content": content}), 200)
-    echo = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    threading.Thread(target=echo.serve_forever, daemon=True).start()
-    try:
-        url = f"http://127.0.0.1:{echo.server_port}/"
-        first = start(server, {"key": SECRET, "url": url})
+    with service(echo) as url:
+        first = start(server, {"key": SECRET, "url": url + "/"})
         end = ended(server, first)
         detail = check(server.get(f"/api/executions/{first}"), 200)
         expect(end["status"] == "COMPLETED", f"{end}\n{detail}")
         again = check(server.post(f"/api/executions/{first}/rerun", {}), 200)["execution_id"]
         expect(ended(server, again)["status"] == "COMPLETED", "the rerun failed")
-    finally:
-        echo.shutdown()
-        echo.server_close()
-    expect(Echo.seen == [f"Bearer {SECRET}"] * 2, f"the service saw {Echo.seen}")
+    expect(seen == [f"Bearer {SECRET}"] * 2, f"the service saw {seen}")
 
     database = sqlite3.connect(f"file:{pathlib.Path(server.directory) / 'noetl.db'}?mode=ro", uri=True)
     results = [text for (text,) in database.execute(

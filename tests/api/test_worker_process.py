@@ -1,7 +1,5 @@
 """Workers in processes of their own: what they get from the server, what they show of themselves, TLS."""
-import contextlib
 import http.client
-import http.server
 import json
 import os
 import pathlib
@@ -11,75 +9,15 @@ import socket
 import ssl
 import subprocess
 import tempfile
-import threading
 
-from harness import ANSWER_SECONDS_MAX, KEPT_VARIABLES, LISTENING, STOP_SECONDS_MAX, case, expect
+from harness import (ANSWER_SECONDS_MAX, KEPT_VARIABLES, LISTENING, STOP_SECONDS_MAX, case, expect,
+                     service)
 from runs import HEAD, ONE_STEP, Runs, event_of, inside, outside, same, success, yes
+from worker import Worker, worker_of
 
 TOKEN = "token-of-the-sealed-credential-51c0"
 # The exit code of a command line whose server cannot be reached.
 UNREACHABLE = 5
-
-
-class Worker:
-    """`noetl worker` of one server; what it writes is kept."""
-
-    def __init__(self, binary, url, settings=None, arguments=()):
-        self.directory = tempfile.TemporaryDirectory(prefix="noetl-worker-")
-        environment = {name: value for name, value in os.environ.items() if name in KEPT_VARIABLES}
-        environment.update({"WORKER_METRICS_BIND": "off"})
-        environment.update(settings or {})
-        environment = {name: value for name, value in environment.items() if value is not None}
-        self.lines, self.changed = [], threading.Condition()
-        self.process = subprocess.Popen(
-            [binary, "worker", "--server", url, "--state", self.directory.name, *arguments],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
-
-    def _read(self):
-        for line in self.process.stderr:
-            with self.changed:
-                self.lines.append(line)
-                self.changed.notify_all()
-
-    def text(self):
-        with self.changed:
-            return "".join(self.lines)
-
-    def said(self, pattern):
-        """The match in a line that it writes, now or soon."""
-        with self.changed:
-            found = self.changed.wait_for(lambda: re.search(pattern, "".join(self.lines)),
-                                          ANSWER_SECONDS_MAX)
-        expect(found, f"the worker never said {pattern!r}\n{self.text()}")
-        return found
-
-    def ended(self):
-        """Its exit code, without being asked to end."""
-        code = self.process.wait(ANSWER_SECONDS_MAX)
-        self.reader.join()
-        return code
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(STOP_SECONDS_MAX)
-        self.reader.join()
-        return code
-
-
-@contextlib.contextmanager
-def worker_of(server, settings=None, arguments=(), url=None):
-    worker = Worker(server.binary, url or f"http://127.0.0.1:{server.port}", settings, arguments)
-    try:
-        yield worker
-        same(worker.stop(), 0)
-    finally:
-        if worker.process.poll() is None:
-            worker.process.kill()
-            worker.process.wait()
-        worker.directory.cleanup()
 
 
 # ---- the result of one step, for a parent in another process
@@ -214,35 +152,24 @@ def two_workers_share_one_machine(server):
 
 # ---- sealed credentials
 
-class Guarded(http.server.BaseHTTPRequestHandler):
-    tokens = []
-
-    def do_GET(self):  # pylint: disable=invalid-name
-        Guarded.tokens.append(self.headers.get("Authorization"))
-        body = b'{"ok": true}'
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
 @case
 def credentials_come_sealed(server):
+    tokens = []
+
+    def guarded(_, headers):
+        tokens.append(headers.get("Authorization"))
+        return 200, b'{"ok": true}', {"Content-Type": "application/json"}
+
     api = Runs(server)
-    guarded = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Guarded)
-    threading.Thread(target=guarded.serve_forever, daemon=True).start()
     api.post("/api/credentials", {"name": "sealed_api", "type": "bearer", "data": {"token": TOKEN}})
-    step = ("workflow:\n  - step: start\n    tool:\n      kind: http\n"
-            f"      url: http://127.0.0.1:{guarded.server_port}/\n      auth: ALIAS\n")
-    known = api.register(HEAD + step.replace("ALIAS", "sealed_api"))[0]
-    unknown = api.register(HEAD + step.replace("ALIAS", "nobody_knows"))[0]
-    keychain = api.register(HEAD + "keychain: [{ name: alias, kind: credential, credential: sealed_api }]\n"
-                            + step.replace("ALIAS", "alias"))[0]
-    try:
+    with service(guarded) as url:
+        step = ("workflow:\n  - step: start\n    tool:\n      kind: http\n"
+                f"      url: {url}/\n      auth: ALIAS\n")
+        known = api.register(HEAD + step.replace("ALIAS", "sealed_api"))[0]
+        unknown = api.register(HEAD + step.replace("ALIAS", "nobody_knows"))[0]
+        keychain = api.register(
+            HEAD + "keychain: [{ name: alias, kind: credential, credential: sealed_api }]\n"
+            + step.replace("ALIAS", "alias"))[0]
         settings = {"NOETL_SEALED_CREDENTIALS": "1", "WORKER_ID": "sealed-one", "NOETL_LOG": "debug"}
         with worker_of(server, settings, ["--pool", api.pool]) as worker:
             run = api.start(known)
@@ -252,19 +179,16 @@ def credentials_come_sealed(server):
             same(failed["status"], "FAILED")
             row = api.get("/api/worker/pools?name=sealed-one")[0]
             same(len(row["runtime"]["worker_public_key"]), 44)
-        same(Guarded.tokens, [f"Bearer {TOKEN}"] * 2)
-        audited = 'noetl_secret_audit_writes_total{operation="%s",outcome="ok",status="ok"} %d\n'
-        text = api.get_text("/metrics")
-        yes(audited % ("get_sealed", 2) in text)
-        yes(audited % ("get_credential", 0) in text)
-        outside(TOKEN, worker.text())
-        outside(TOKEN, json.dumps(api.events(run)))
-        sealed = server.get("/api/credentials/sealed_api/sealed?worker_id=sealed-one")
-        yes(sealed.status in (200, 400))  # the key leaves with the worker
-        outside(TOKEN.encode(), sealed.data)
-    finally:
-        guarded.shutdown()
-        guarded.server_close()
+    same(tokens, [f"Bearer {TOKEN}"] * 2)
+    audited = 'noetl_secret_audit_writes_total{operation="%s",outcome="ok",status="ok"} %d\n'
+    text = api.get_text("/metrics")
+    yes(audited % ("get_sealed", 2) in text)
+    yes(audited % ("get_credential", 0) in text)
+    outside(TOKEN, worker.text())
+    outside(TOKEN, json.dumps(api.events(run)))
+    sealed = server.get("/api/credentials/sealed_api/sealed?worker_id=sealed-one")
+    yes(sealed.status in (200, 400))  # the key leaves with the worker
+    outside(TOKEN.encode(), sealed.data)
 
 
 # ---- TLS
