@@ -22,7 +22,7 @@ setup: ## install missing Debian packages (asks sudo when not root)
 	@scripts/setup
 
 build: setup ## build the program: build/release/noetl
-	@scripts/build release
+	@scripts/build release noetl
 
 run: build ## run the tour: steps, branches, a loop, retries and a sub-playbook in three seconds
 	@$(NOETL) run examples/tour.yaml --data build/tour

@@ -17,10 +17,10 @@ run_one() {
   if "$@"; then count 1 0; else echo "failed: $name"; count 0 1; fi
 }
 
-# run_ctest PRESET TIMEOUT_S: builds the preset and runs all its tests.
+# run_ctest PRESET TIMEOUT_S [LABEL]: builds the preset and runs all its tests, or those with the label.
 run_ctest() {
-  local preset=$1 timeout_s=$2 log=build/$1/ctest.log bad total
-  if ! scripts/build "$preset"; then
+  local preset=$1 timeout_s=$2 label=${3:-} log=build/$1/ctest.log bad total
+  if ! scripts/build "$preset" ${label:+"${label}_tests"}; then
     echo "failed: the $preset build"
     count 0 1
     return
@@ -31,7 +31,7 @@ run_ctest() {
     fixed_layout=(setarch "$(uname -m)" --addr-no-randomize)
   fi
   "${fixed_layout[@]}" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error \
-    --parallel "$(nproc)" --timeout "$timeout_s" >"$log" 2>&1
+    --parallel "$(nproc)" --timeout "$timeout_s" ${label:+--label-regex "$label"} >"$log" 2>&1
   # The log ends with "X% tests passed, F tests failed out of N".
   read -r bad total < <(sed -nE 's/.*tests passed, ([0-9]+) tests? failed out of ([0-9]+).*/\1 \2/p' \
                             "$log" | tail -1)

@@ -72,7 +72,7 @@ Json ClaimBody(const conductor::Claimed& claimed, const LoadBody& load) {
   body.Add("status", "ok").Add("event_id", grant.event_id);
   AddCommand(body, grant, load);
   body.Add("claim_token", grant.claim_token)
-      .Add("lease_seconds", (claimed.lease_ms + 999) / 1'000)
+      .Add("lease_seconds", claimed.lease_ms / 1'000)
       .Add("strict", grant.strict)
       .Add("inline_bytes", grant.inline_bytes);
   return body.Build();

@@ -58,6 +58,12 @@ std::int64_t OfflineAfterUs(const Services& services) {
   return services.settings->DurationMs("NOETL_RUNTIME_OFFLINE_SECONDS") * 1'000;
 }
 
+// How long a command that is leased stays with its worker, so that a worker can tell from the first one
+// on whether it was stopped for longer. Whole seconds: rather too short than too long.
+std::int64_t LeaseSeconds(const Services& services) {
+  return services.settings->DurationMs("NOETL_LEASE_SECONDS") / 1'000;
+}
+
 Result<Json> Register(Call& call) {
   Services& services = call.services();
   NOETL_ASSIGN(store::RuntimeRow row, ReadRegistration(call.body()));
@@ -65,7 +71,8 @@ Result<Json> Register(Call& call) {
   if (row.kind == kWorkerPool) services.conductor->ReleaseAll(row.name, true);
   NOETL_ASSIGN(const store::RuntimeRow stored,
                services.conductor->fleet().Register(std::move(row)));
-  return RuntimeBody(stored, services.clock->NowMicros(), OfflineAfterUs(services));
+  return RuntimeBody(stored, services.clock->NowMicros(), OfflineAfterUs(services))
+      .With("lease_seconds", LeaseSeconds(services));
 }
 
 // False: it was not known and is now.
@@ -102,6 +109,7 @@ Result<Json> Heartbeat(Call& call) {
   else if (kind == kWorkerPool) conductor.RenewClaims(name);
   return Json::Object({{"status", known ? "ok" : "recreated"},
                        {"message", known ? "recorded" : "registered anew"},
+                       {"lease_seconds", LeaseSeconds(call.services())},
                        {"lost", IdList(answer.lost)},
                        {"cancel", IdList(answer.cancel)}});
 }
@@ -209,7 +217,8 @@ constexpr Route kRoutes[] = {
      .handle = Now<Written<WriteEndpoint::kRuntimeRegister, Register>>,
      .request = R"({"name":"worker-7","component_type":"worker_pool","runtime":{"kind":"cpp"},)"
                 R"("status":"ready","capacity":4,"labels":{"pool_name":"shared"}})",
-     .response = kRuntimeExample},
+     .response = R"({"runtime_id":325480000000000001,"name":"worker-7","kind":"worker_pool",)"
+                 R"("status":"ready","online":true,"lease_seconds":30})"},
     {.method = "POST",
      .path = "/api/worker/pool/heartbeat",
      .family = "workers",
@@ -220,7 +229,8 @@ constexpr Route kRoutes[] = {
      .handle = Now<Written<WriteEndpoint::kRuntimeHeartbeat, Heartbeat>>,
      .request = R"({"name":"worker-7","inflight":1,)"
                 R"("commands":[{"event_id":325481002400000000,"claim_token":1}]})",
-     .response = R"({"status":"ok","message":"recorded","lost":[],"cancel":[]})"},
+     .response =
+         R"({"status":"ok","message":"recorded","lease_seconds":30,"lost":[],"cancel":[]})"},
     {.method = "POST",
      .path = "/api/worker/pool/deregister",
      .family = "workers",

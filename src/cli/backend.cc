@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <future>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -166,13 +167,19 @@ Result<std::vector<OpenRun>> OpenRunsOf(const store::Store& store) {
   NOETL_ASSIGN(const auto messages, store.Messages(0, kOpenRunsMax));
   NOETL_ASSIGN(const auto open, store.Open(0, kOpenRunsMax));
   std::vector<OpenRun> runs;
-  for (const store::ExecutionRow& run : open)
+  std::set<std::int64_t> ids;
+  for (const store::ExecutionRow& run : open) {
     runs.push_back({run.execution_id, run.parent_execution_id});
+    ids.insert(run.execution_id);
+  }
   for (const store::MessageRow& message : messages) {
-    if (message.kind != store::MessageRow::Kind::kStartChild) continue;
+    const std::int64_t id = message.target_execution_id;
+    if (message.kind != store::MessageRow::Kind::kStartChild || ids.contains(id)) continue;
     NOETL_ASSIGN(const engine::ChildStart child, conductor::ReadChildStart(message));
-    NOETL_ASSIGN(const auto known, store.Find(message.target_execution_id));
-    if (!known) runs.push_back({message.target_execution_id, child.parent_execution_id, false});
+    // It may have begun, or even ended, since the open ones were read.
+    NOETL_ASSIGN(const auto known, store.Find(id));
+    if (!known || !known->terminal)
+      runs.push_back({id, child.parent_execution_id, known.has_value()});
   }
   return runs;
 }

@@ -105,22 +105,23 @@ void RunWatch::SayOutput(const store::LogChunk& chunk) {
   }
 }
 
-Status RunWatch::CatchUpRun(const store::Store& store, std::int64_t execution_id) {
+Status RunWatch::CatchUpRun(const store::EventLog& log, std::int64_t execution_id) {
   while (true) {
     std::int64_t after = 0;
     {
       const std::lock_guard lock(mutex_);
       after = progress_.SeqOf(execution_id);
     }
-    NOETL_ASSIGN(const auto events, store.ReadEvents(execution_id, after, kEventsPage));
+    NOETL_ASSIGN(const auto events, log.ReadEvents(execution_id, after, kEventsPage));
     const std::lock_guard lock(mutex_);
     for (const engine::Event& event : events) progress_.Feed(event);
     if (std::ssize(events) < kEventsPage) return {};
   }
 }
 
-// Reading a run may show children that are behind as well.
-Status RunWatch::CatchUp(const store::Store& store, bool all) {
+// Reading a run may show children that are behind as well. A run is read once: one that fell behind
+// while it was read, since more was stored, stays marked for the next call.
+Status RunWatch::CatchUp(const store::EventLog& log, bool all) {
   std::set<std::int64_t> read;
   while (true) {
     std::vector<std::int64_t> wanted;
@@ -128,14 +129,15 @@ Status RunWatch::CatchUp(const store::Store& store, bool all) {
       const std::lock_guard lock(mutex_);
       for (const std::int64_t id : progress_.OpenRuns()) {
         const bool fresh = progress_.SeqOf(id) == 0;
-        if (!read.contains(id) && (all || fresh || behind_.contains(id))) wanted.push_back(id);
+        if (read.contains(id) || !(all || fresh || behind_.contains(id))) continue;
+        wanted.push_back(id);
+        behind_.erase(id);
       }
-      behind_.clear();
     }
     if (wanted.empty()) return {};
     for (const std::int64_t id : wanted) {
       read.insert(id);
-      NOETL_TRY(CatchUpRun(store, id));
+      NOETL_TRY(CatchUpRun(log, id));
     }
   }
 }

@@ -50,6 +50,11 @@ class RunWatch final : public conductor::Listener {
   // followed or stopped; they are as they were.
   Status Wait(Backend& backend);
 
+  // Reads the events that it was not told of. `all`: of every run, for nobody tells.
+  Status CatchUp(const store::EventLog& log, bool all);
+  // All runs that are watched.
+  bool Ended();
+
   // Prints results and what went wrong; gives the exit code. `list`: several runs, so that a
   // document has a list even when it holds one.
   int Report(const store::Store& store, bool list);
@@ -58,13 +63,11 @@ class RunWatch final : public conductor::Listener {
                 std::span<const store::EventRow> events) override;
 
  private:
-  bool Ended();
   void Draw(std::int64_t now_us);
-  Status CatchUp(const store::Store& store, bool all);
   // What tools wrote since the last call.
   Status ShowOutput(const store::Store& store);
   void SayOutput(const store::LogChunk& chunk);
-  Status CatchUpRun(const store::Store& store, std::int64_t execution_id);
+  Status CatchUpRun(const store::EventLog& log, std::int64_t execution_id);
   Status StopRuns(Backend& backend);
   std::vector<std::int64_t> OpenWatched();
   void ShowOutcome(const store::Store& store, const WatchedRun& run);

@@ -19,6 +19,8 @@ constexpr std::int64_t kLeaseWaitWithEventsMs = 20;
 // An answer to a long request comes at the latest after its wait and this.
 constexpr std::int64_t kAnswerMarginMs = 10'000;
 constexpr std::int64_t kBeatsPerLease = 3;
+// A grant counts as up to two ticks older than it is, and has to live until the next heartbeat.
+constexpr std::int64_t kTicksPerLease = 6;
 constexpr std::int64_t kBeatTimeoutMsMin = 200;
 
 // Why a command is stopped that this worker could have gone on with.
@@ -177,7 +179,7 @@ Json RemoteLink::Registration() const {
 void RemoteLink::Start(std::move_only_function<void(Status)> ready) {
   stage_ = Stage::kStarting;
   ready_ = std::move(ready);
-  pulse_us_ = NowUs();
+  tick_us_ = read_us_ = NowUs();
   stage_timer_.Set(options_.register_ms * kMicrosPerMilli, [this] {
     EndStart(
         Fail("unavailable", fmt::format("{} does not answer: {}", client_.url(), last_error_)));
@@ -203,6 +205,7 @@ void RemoteLink::Register() {
 void RemoteLink::Registered(Result<Json> answer) {
   if (answer) {
     register_delay_ms_ = 0;
+    NoteLease(LeaseMsOf(*answer));
     return EndStart({});
   }
   last_error_ = answer.error().message;
@@ -341,11 +344,10 @@ void RemoteLink::Leased(LeaseAnswer* answer, int slots, std::int64_t asked_at_us
   TakeCommands(std::move(answer->commands), asked_at_us);
 }
 
-// A grant is not older than the request, nor than the last moment at which this loop ran and had not
-// seen it.
+// A grant is not older than the request, nor than the last moment at which it had not come yet.
 void RemoteLink::TakeCommands(std::vector<Granted> commands, std::int64_t asked_at_us) {
   const std::int64_t now_us = NowUs();
-  const std::int64_t since_us = std::max(asked_at_us, pulse_us_);
+  const std::int64_t since_us = std::max(asked_at_us, read_us_);
   std::vector<bus::Grant> runs;
   for (Granted& granted : commands) {
     if (!Accept(granted, since_us)) continue;
@@ -370,6 +372,7 @@ bool RemoteLink::Accept(const Granted& granted, std::int64_t since_us) {
     if (held->claim_token == grant.claim_token) return false;  // told twice
     StopCommands({grant.command_id}, "it was granted anew");
   }
+  NoteLease(granted.lease_ms);
   if (since_us + granted.lease_ms * kMicrosPerMilli <= NowUs()) {
     LogWarn("a command came too late", {{"command", grant.command_id}});
     return false;
@@ -406,9 +409,14 @@ std::int64_t RemoteLink::BeatIntervalUs() const {
   return lease_us ? std::min(beat_us, *lease_us / kBeatsPerLease) : beat_us;
 }
 
+void RemoteLink::NoteLease(std::optional<std::int64_t> lease_ms) {
+  if (lease_ms) lease_us_ = *lease_ms * kMicrosPerMilli;
+}
+
 void RemoteLink::SetTick() {
   const std::int64_t now_us = NowUs();
-  std::int64_t next_us = now_us + options_.pulse_ms * kMicrosPerMilli;
+  std::int64_t next_us =
+      now_us + std::min(options_.pulse_ms * kMicrosPerMilli, lease_us_ / kTicksPerLease);
   if (!beating_) next_us = std::min(next_us, next_beat_us_);
   if (const auto end_us = held_.NextEndUs()) next_us = std::min(next_us, *end_us);
   tick_timer_.Set(next_us - now_us, [this] { Tick(); });
@@ -420,7 +428,7 @@ void RemoteLink::Tick() {
   if (const auto expired = held_.Expired(now_us); !expired.empty())
     StopCommands(expired, "its lease could not be renewed");
   if (!beating_ && now_us >= next_beat_us_) Beat();
-  pulse_us_ = now_us;
+  read_us_ = std::exchange(tick_us_, now_us);
   SetTick();
 }
 
@@ -457,6 +465,7 @@ void RemoteLink::Beaten(const Json& renewal, std::int64_t asked_at_us, Result<Js
   if (answer) {
     beats_fail_ = false;
     held_.Renewed(renewal, asked_at_us);
+    NoteLease(LeaseMsOf(*answer));
     const BeatAnswer beat = BeatAnswerFromJson(*answer);
     StopNamed(beat.lost, "somebody else has it");
     StopNamed(beat.cancel, kCancelled);

@@ -53,7 +53,8 @@ struct RemoteOptions {
   std::int64_t request_timeout_ms = 30'000;
   std::int64_t poll_wait_ms = 20'000;
   std::int64_t heartbeat_ms = 15'000;
-  // The loop wakes so often: how long it slept shows whether the process was stopped.
+  // The loop wakes at least so often, and more often when leases are short: how long it slept shows
+  // whether the process was stopped.
   std::int64_t pulse_ms = 5'000;
   std::int64_t register_ms = 60'000;  // how long a start waits for the server
   std::int64_t drain_ms = 30'000;     // how long commands may go on when the worker ends
@@ -143,6 +144,7 @@ class RemoteLink final : public bus::ServerEnd, private Outbox::Host {
   // Leases.
   void Tick();
   void SetTick();
+  void NoteLease(std::optional<std::int64_t> lease_ms);
   void Beat();
   void Beaten(const Json& renewal, std::int64_t asked_at_us, Result<Json> answer);
   std::int64_t BeatIntervalUs() const;
@@ -196,7 +198,11 @@ class RemoteLink final : public bus::ServerEnd, private Outbox::Host {
   std::optional<Poll> poll_;
   bool kicked_ = false;
 
-  std::int64_t pulse_us_ = 0;  // the loop ran at this moment
+  // The last tick, and the one before it: by the last one, all that had come until the one before it
+  // was read. After a stop the first tick may come before what lay in the sockets.
+  std::int64_t tick_us_ = 0;
+  std::int64_t read_us_ = 0;
+  std::int64_t lease_us_ = kLeaseMsDefault * 1'000;  // what the server grants, as it last said
   std::int64_t next_beat_us_ = 0;
   bool beating_ = false;
   bool beats_fail_ = false;

@@ -254,6 +254,31 @@ TEST_F(RemoteLinkTest, ALeaseIsRenewedForAsLongAsTheToolRuns) {
   UntilStored(1);
 }
 
+// A request for work waits longer than a lease lasts: what it brings is fresh all the same.
+TEST_F(RemoteLinkTest, ALeaseMayBeShorterThanTheWaitForWork) {
+  plane_.Give("/api/worker/pool/register", Parse(R"({"lease_seconds": 1})"));
+  options_.pulse_ms = options_.heartbeat_ms = options_.poll_wait_ms = 60'000;
+  Open();
+  Until([&] { return plane_.Count("POST /api/commands/lease") == 1; });
+  const std::int64_t late_us = clock_.MonotonicMicros() + 1'100'000;
+  Until([&] { return clock_.MonotonicMicros() > late_us; });
+  plane_.Offer("quick", "{}", 1);
+  UntilStored(1);
+  EXPECT_EQ(plane_.StoredCount("command.completed"), 1U);
+}
+
+// The answer comes while nobody serves the loop, as in a process that is stopped.
+TEST_F(RemoteLinkTest, AnAnswerThatLayForLongerThanTheLeaseIsNotTaken) {
+  plane_.Give("/api/worker/pool/register", Parse(R"({"lease_seconds": 1})"));
+  options_.pulse_ms = options_.heartbeat_ms = options_.poll_wait_ms = 60'000;
+  Open();
+  Until([&] { return plane_.Count("POST /api/commands/lease") == 1; });
+  plane_.Offer("quick", "{}", 1);
+  clock_.SleepMicros(1'100'000);
+  Until([&] { return plane_.Count("POST /api/commands/lease") == 2; });
+  EXPECT_EQ(tools_["quick"].count(), 0U);
+}
+
 TEST_F(RemoteLinkTest, AProcessThatWasStoppedDoesNotReportWhatIsNotItsOwn) {
   plane_.Offer("slow");
   Open();

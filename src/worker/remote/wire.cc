@@ -54,6 +54,13 @@ std::optional<std::int64_t> IdOf(const Json& value) {
   return whole && id > 0 ? std::optional(id) : std::nullopt;
 }
 
+std::optional<std::int64_t> LeaseMsOf(const Json& body) {
+  const Json& seconds = body["lease_seconds"];
+  if (!seconds.is_number() || seconds.AsDouble() <= 0) return std::nullopt;
+  return std::max<std::int64_t>(
+      1, std::llround(seconds.AsDouble() * static_cast<double>(kMillisPerSecond)));
+}
+
 Result<Granted> GrantFromJson(const Json& body) {
   Granted granted;
   bus::Grant& grant = granted.grant;
@@ -78,9 +85,7 @@ Result<Granted> GrantFromJson(const Json& body) {
   grant.claim_token = IdOf(token).value_or(0);
   grant.strict = own("strict").AsBool();
   grant.inline_bytes = own("inline_bytes").AsInt(kInlineBytesDefault);
-  if (const Json& seconds = body["lease_seconds"]; seconds.is_number() && seconds.AsDouble() > 0)
-    granted.lease_ms = std::max<std::int64_t>(
-        1, std::llround(seconds.AsDouble() * static_cast<double>(kMillisPerSecond)));
+  granted.lease_ms = LeaseMsOf(body).value_or(kLeaseMsDefault);
   return granted;
 }
 

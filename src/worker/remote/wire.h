@@ -66,6 +66,9 @@ struct ControlNews {
 // An id given as a number or as decimal text; nullopt: neither.
 std::optional<std::int64_t> IdOf(const Json& value);
 
+// How long commands are leased, in a grant and in answers to a registration or a heartbeat; nullopt: it
+// does not say.
+std::optional<std::int64_t> LeaseMsOf(const Json& body);
 // The body of a claim as a grant.
 Result<Granted> GrantFromJson(const Json& body);
 // An event of a report as a request to the server.
