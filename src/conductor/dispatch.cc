@@ -72,7 +72,29 @@ void Dispatch::ExpireDead(std::unique_lock<std::mutex>& lock) {
 
 void Dispatch::Wait(std::vector<Waiting> commands) {
   const std::lock_guard lock(mutex_);
-  for (Waiting& command : commands) lines_[command.pool].push_back(std::move(command));
+  for (Waiting& command : commands) {
+    const auto [place, added] = places_.try_emplace(engine::CommandNumber(command.command_id));
+    if (!added) continue;
+    if (places_.size() > kIssuedKeptMax) command.issued = nullptr;
+    Line& line = lines_[command.pool];
+    place->second = {&line, line.insert(line.end(), std::move(command))};
+  }
+  waiting_ = places_.size();
+}
+
+void Dispatch::Forget(std::int64_t command_number) {
+  if (waiting_ == 0) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = places_.find(command_number);
+  if (found != places_.end()) LeaveLine(*found->second.first, found->second.second);
+}
+
+Dispatch::Waiting Dispatch::LeaveLine(Line& line, Line::iterator place) {
+  Waiting command = std::move(*place);
+  places_.erase(engine::CommandNumber(command.command_id));
+  line.erase(place);
+  waiting_ = places_.size();
+  return command;
 }
 
 std::optional<std::pair<Dispatch::Waiting, Seat>> Dispatch::Next() {
@@ -84,19 +106,17 @@ std::optional<std::pair<Dispatch::Waiting, Seat>> Dispatch::Next() {
 
 std::optional<std::pair<Dispatch::Waiting, Seat>> Dispatch::NextLocked() {
   for (auto line = lines_.begin(); line != lines_.end();) {
-    std::deque<Waiting>& waiting = line->second;
-    if (waiting.empty()) {
+    if (line->second.empty()) {
       line = lines_.erase(line);
       continue;
     }
-    const std::size_t look = std::min(waiting.size(), kLookAhead);
-    for (std::size_t i = 0; i < look; ++i) {
-      std::optional<Seat> seat = TakeLocked(line->first, waiting[i].kind);
+    std::size_t looked = 0;
+    for (auto place = line->second.begin(); place != line->second.end() && looked < kLookAhead;
+         ++place, ++looked) {
+      std::optional<Seat> seat = TakeLocked(line->first, place->kind);
       if (!seat) continue;
-      std::pair<Waiting, Seat> next(std::move(waiting[i]), *std::move(seat));
-      waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(i));
       CountTold(line->first);
-      return next;
+      return std::pair(LeaveLine(line->second, place), *std::move(seat));
     }
     ++line;
   }
@@ -105,14 +125,12 @@ std::optional<std::pair<Dispatch::Waiting, Seat>> Dispatch::NextLocked() {
 
 std::optional<Dispatch::Waiting> Dispatch::NextFor(const Seat& seat) {
   const std::lock_guard lock(mutex_);
-  for (auto& [pool, waiting] : lines_) {
-    const std::size_t look = std::min(waiting.size(), kLookAhead);
-    for (std::size_t i = 0; i < look; ++i) {
-      if (!Serves(*seat.poll, pool, waiting[i].kind)) continue;
-      Waiting next = std::move(waiting[i]);
-      waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(i));
+  for (auto& [pool, line] : lines_) {
+    std::size_t looked = 0;
+    for (auto place = line.begin(); place != line.end() && looked < kLookAhead; ++place, ++looked) {
+      if (!Serves(*seat.poll, pool, place->kind)) continue;
       CountTold(pool);
-      return next;
+      return LeaveLine(line, place);
     }
   }
   return std::nullopt;
@@ -226,13 +244,6 @@ void Dispatch::ExpireAll(std::string_view worker_id) {
     }
   }
   for (const std::shared_ptr<Poll>& poll : polls) Expire(poll);
-}
-
-std::size_t Dispatch::waiting() const {
-  const std::lock_guard lock(mutex_);
-  std::size_t count = 0;
-  for (const auto& [pool, line] : lines_) count += line.size();
-  return count;
 }
 
 std::vector<std::pair<std::string, std::int64_t>> Dispatch::ToldByPool() const {

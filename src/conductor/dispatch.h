@@ -5,8 +5,8 @@
 // process, which takes everything, and those that remote workers offer with a poll. Any thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <list>
 #include <map>
@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -58,7 +59,10 @@ class Dispatch {
 
   // A seat for a command of this pool and kind, unless others of the pool wait for one.
   std::optional<Seat> Take(std::string_view pool, std::string_view kind);
+  // They stand in line, unless they do so already.
   void Wait(std::vector<Waiting> commands);
+  // The command needs no seat any more: somebody claimed it by its name, or it was cancelled.
+  void Forget(std::int64_t command_number);
   // The next pair of a command in line and a seat for it; nullopt when there is none.
   std::optional<std::pair<Waiting, Seat>> Next();
 
@@ -87,7 +91,6 @@ class Dispatch {
   // Polls of a worker that has gone; answered at once with nothing more.
   void ExpireAll(std::string_view worker_id);
 
-  std::size_t waiting() const;
   std::vector<std::pair<std::string, std::size_t>> WaitingByPool() const;
   // How often a command of a pool got a seat; pools beyond kPoolsToldMax are together as "other".
   std::vector<std::pair<std::string, std::int64_t>> ToldByPool() const;
@@ -104,6 +107,11 @@ class Dispatch {
   bool CompleteLocked(const std::shared_ptr<Poll>& poll);
   static void Answer(Poll& poll);
 
+  using Line = std::list<Waiting>;
+  Waiting LeaveLine(Line& line, Line::iterator place);
+
+  // Commands in line whose events are kept in memory. Those behind them are read when it is their turn.
+  static constexpr std::size_t kIssuedKeptMax = 10'000;
   // Commands of a line that are looked at for a poll that does not take every kind.
   static constexpr std::size_t kLookAhead = 256;
   // Pools have names that users choose.
@@ -112,7 +120,9 @@ class Dispatch {
   mutable std::mutex mutex_;
   int free_ = 0;
   bool closed_ = false;
-  std::map<std::string, std::deque<Waiting>, std::less<>> lines_;  // by pool
+  std::map<std::string, Line, std::less<>> lines_;                             // by pool
+  std::unordered_map<std::int64_t, std::pair<Line*, Line::iterator>> places_;  // by command number
+  std::atomic<std::size_t> waiting_ = 0;    // commands in all lines; changed with the lock held
   std::list<std::shared_ptr<Poll>> polls_;  // the one that waits longest first
   std::vector<std::shared_ptr<Poll>> dead_;
   using Told = std::map<std::string, std::int64_t, std::less<>>;

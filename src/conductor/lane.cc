@@ -186,7 +186,11 @@ void Lane::Publish(Execution& execution, store::UnitRows& unit) {
     stops_.push_back(std::move(id));
   }
   execution.stops.clear();
-  for (const store::CommandChange& change : unit.command_changes) EndLease(change);
+  for (const store::CommandChange& change : unit.command_changes) {
+    EndLease(change);
+    if (change.status != store::CommandStatus::kPending)
+      conductor_->dispatch_.Forget(change.command_id);
+  }
   if (execution.notice) conductor_->AnswerWaiting(*std::exchange(execution.notice, {}));
   for (store::MessageRow& message : unit.messages) conductor_->Route(std::move(message));
   for (const engine::Timer& timer : unit.timers) conductor_->ArmTimer(timer.due_us);

@@ -5,7 +5,6 @@ all of them, one server a file. Standard library only.
 """
 import contextlib
 import http.client
-import http.server
 import json
 import os
 import pathlib
@@ -266,31 +265,6 @@ def running(server_or_binary, **options):
         if server.process is not None:
             server.kill()
         server.remove()
-
-
-@contextlib.contextmanager
-def service(answer):
-    """The address of another service: answer(path, headers) gives status, body and more headers."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):  # pylint: disable=invalid-name
-            status, body, headers = answer(self.path, self.headers)
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *arguments):  # pylint: disable=arguments-differ
-            pass
-
-    listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=listener.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{listener.server_port}"
-    finally:
-        listener.shutdown()
-        listener.server_close()
 
 
 def wait_until(what, condition, seconds=ANSWER_SECONDS_MAX):

@@ -15,7 +15,7 @@ import time
 import traceback
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent / "common")]
 import harness  # noqa: E402  pylint: disable=wrong-import-position
 
 # Routes that cannot fail for a caller who may call them: they take nothing.

@@ -1,10 +1,9 @@
 """What /metrics counts: exact differences around requests of every kind."""
 import base64
 import contextlib
-import http.server
-import threading
 
 from harness import case, expect, running, wait_until
+from http_service import http_service
 from runs import HEAD, ONE_STEP, Runs, TWO_STEPS, event_of, same, success, yes
 
 TOKEN = "a-token-of-workers"
@@ -426,28 +425,11 @@ def the_keychain_as_a_store(server):
         api.get(route)
 
 
-class Issuer(http.server.BaseHTTPRequestHandler):
-    """Answers every question with a token."""
-
-    def do_GET(self):  # pylint: disable=invalid-name
-        body = b'{"token":"t"}'
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):  # pylint: disable=arguments-differ
-        pass
-
-
 @case
 def keychains_of_playbooks(server):
     api = Runs(server)
-    issuer = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Issuer)
-    threading.Thread(target=issuer.serve_forever, daemon=True).start()
-    try:
-        text = KEYCHAIN.replace("URL", f"http://127.0.0.1:{issuer.server_port}/token")
+    with http_service(lambda _: (200, {"token": "t"})) as url:
+        text = KEYCHAIN.replace("URL", f"{url}/token")
         run = api.start(api.register(text.replace("k: PATH", "k: HOME"))[0])
 
         def find(alias, status=200):
@@ -465,9 +447,6 @@ def keychains_of_playbooks(server):
             find("from_http")  # kept
             find("fixed")
             find("unknown", status=404)
-    finally:
-        issuer.shutdown()
-        issuer.server_close()
 
 
 @case

@@ -6,7 +6,8 @@ the answer to whoever asks for the credential's data does.
 import pathlib
 import threading
 
-from harness import case, check, expect, service
+from harness import case, check, expect
+from http_service import http_service
 
 SERVER = {"worker": True}
 MARK = "planted-9d1f"
@@ -61,10 +62,10 @@ workflow:
 """
 
 
-def parrot(path, headers):
+def parrot(request):
     """Answers with what it was sent."""
-    return (200 if path == "/echo" else 401, str(headers).encode(),
-            {"Content-Type": "text/plain", "X-Parrot": headers.get("Authorization", "")})
+    return (200 if request.path == "/echo" else 401, str(request.headers).encode(),
+            {"X-Parrot": request.headers.get("Authorization", "")})
 
 
 def planted(kind, field):
@@ -131,7 +132,7 @@ def tools_that_give_away_what_they_can(server):
             "data": {"db_host": "127.0.0.1", "db_port": "9", "db_user": "u", "db_name": "d",
                      "db_password": planted("postgres", "db_password")}}), 200)
         check(server.post("/api/catalog/register", {"content": FLOW}), 200)
-        with service(parrot) as url:
+        with http_service(parrot) as url:
             run = check(server.post("/api/execute", {"path": "planted/leaky", "workload": {"url": url}}),
                         200)["execution_id"]
             end = check(server.get(f"/api/executions/{run}/wait?timeout_seconds=60"), 200)

@@ -3,7 +3,8 @@ import contextlib
 import pathlib
 import sqlite3
 
-from harness import case, check, expect, running, service
+from harness import case, check, expect, running
+from http_service import http_service
 from worker import worker_of
 
 SERVER = {"worker": True}
@@ -97,13 +98,13 @@ def with_a_worker_that_gets_them_sealed(server):
 def tools_get_it_and_nobody_else(server):
     seen = []
 
-    def echo(_, headers):
-        seen.append(headers.get("X-Key"))
-        return 200, b'{"ok": true}', {"Content-Type": "application/json"}
+    def echo(request):
+        seen.append(request.headers.get("X-Key"))
+        return 200, {"ok": True}
 
     for content in (CHILD, PARENT):
         check(server.post("/api/catalog/register", {"content": content}), 200)
-    with service(echo) as url:
+    with http_service(echo) as url:
         first = start(server, {"key": SECRET, "url": url + "/"})
         end = ended(server, first)
         detail = check(server.get(f"/api/executions/{first}"), 200)

@@ -10,8 +10,8 @@ import ssl
 import subprocess
 import tempfile
 
-from harness import (ANSWER_SECONDS_MAX, KEPT_VARIABLES, LISTENING, STOP_SECONDS_MAX, case, expect,
-                     service)
+from harness import ANSWER_SECONDS_MAX, KEPT_VARIABLES, LISTENING, STOP_SECONDS_MAX, case, expect
+from http_service import http_service
 from runs import HEAD, ONE_STEP, Runs, event_of, inside, outside, same, success, yes
 from worker import Worker, worker_of
 
@@ -156,13 +156,13 @@ def two_workers_share_one_machine(server):
 def credentials_come_sealed(server):
     tokens = []
 
-    def guarded(_, headers):
-        tokens.append(headers.get("Authorization"))
-        return 200, b'{"ok": true}', {"Content-Type": "application/json"}
+    def guarded(request):
+        tokens.append(request.headers.get("Authorization"))
+        return 200, {"ok": True}
 
     api = Runs(server)
     api.post("/api/credentials", {"name": "sealed_api", "type": "bearer", "data": {"token": TOKEN}})
-    with service(guarded) as url:
+    with http_service(guarded) as url:
         step = ("workflow:\n  - step: start\n    tool:\n      kind: http\n"
                 f"      url: {url}/\n      auth: ALIAS\n")
         known = api.register(HEAD + step.replace("ALIAS", "sealed_api"))[0]

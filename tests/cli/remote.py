@@ -4,7 +4,6 @@
 One server with its own worker serves all tests; each test has a home of its own, so that contexts do
 not meet. Nothing here depends on how long something takes.
 """
-import http.server
 import json
 import os
 import pathlib
@@ -15,11 +14,13 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unittest
 
 import yaml
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "common"))
+from http_service import http_service  # noqa: E402  pylint: disable=wrong-import-position
 
 SECONDS_MAX = 120
 NOETL = ""
@@ -233,32 +234,14 @@ class Gateway(Case):
     def gateway(self, contract):
         seen = []
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                seen.append((self.path, self.headers.get("Authorization")))
-                self.answer(contract)
+        def answer(request):
+            if request.method == "GET":
+                seen.append((request.path, request.headers.get("Authorization")))
+                return 200, contract
+            seen.append((request.path, json.loads(request.body)))
+            return 200, {"session_token": "session", "user": {"email": "ann@example"}}
 
-            def do_POST(self):
-                size = int(self.headers["Content-Length"])
-                seen.append((self.path, json.loads(self.rfile.read(size))))
-                self.answer({"session_token": "session", "user": {"email": "ann@example"}})
-
-            def answer(self, document):
-                body = json.dumps(document).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        other = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=other.serve_forever)
-        thread.start()
-        self.addCleanup(lambda: (other.shutdown(), thread.join(), other.server_close()))
-        return f"http://127.0.0.1:{other.server_port}", seen
+        return self.enterContext(http_service(answer)), seen
 
     def context(self, name):
         return yaml.safe_load((self.home / ".noetl" / "config.yaml").read_text())["contexts"][name]
@@ -722,23 +705,11 @@ class Connection(unittest.TestCase):
     def test_something_else_listens(self):
         seen = []
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                seen.append((self.path, self.headers.get("Authorization"), self.headers.get("x-session-token")))
-                body, status = (b"<html>hello</html>", 200) if "executions" in self.path else (b"busy", 503)
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+        def answer(request):
+            seen.append((request.path, request.headers.get("Authorization"), request.headers.get("x-session-token")))
+            return (200, b"<html>hello</html>") if "executions" in request.path else (503, b"busy")
 
-            def log_message(self, *_):
-                pass
-
-        other = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=other.serve_forever)
-        thread.start()
-        self.addCleanup(lambda: (other.shutdown(), thread.join(), other.server_close()))
-        url = f"http://127.0.0.1:{other.server_port}"
+        url = self.enterContext(http_service(answer))
         done = self.noetl("--server-url", url, "executions")
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("does not answer like a noetl server", done.stderr)

@@ -7,11 +7,13 @@ Long runs: is the cost of an item the same at the end as at the beginning, and t
    middle the process is killed and `noetl resume` goes on.
 2. A loop that makes --events events (default 10,000,000; 0: left out), undisturbed.
 
-Times are those of the log, read from the database file itself. Prints a table of the figures with
-their targets; the exit code is 1 when one is missed.
+Times are those of the log, read from the database file itself; what the process costs in processor
+time is compared as well, for a busy machine changes only the former. Prints a table of the figures
+with their targets; the exit code is 1 when one is missed.
 """
 import argparse
 import atexit
+import collections
 import contextlib
 import json
 import os
@@ -122,6 +124,14 @@ class Process:
             return 0
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def processor_seconds(self):
+        """All its threads, without its children."""
+        try:
+            fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        except (FileNotFoundError, ProcessLookupError, IndexError):
+            return 0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def ended(self):
         if self.code is None:
             pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
@@ -177,12 +187,15 @@ def show_seconds(arguments, data):
     return time.monotonic() - began
 
 
-def watch(process, log, until_head, looks):
-    """Until so many events are stored. {"head": memory then}, and what each look took."""
+Sample = collections.namedtuple("Sample", "head rss processor")
+
+
+def watch(process, log, until_head, looks=None):
+    """Until so many events are stored. Samples of the process, and what each look took."""
     seen, took = [], []
     while not process.ended():
         head = log.head()
-        seen.append((head, process.rss_bytes()))
+        seen.append(Sample(head, process.rss_bytes(), process.processor_seconds()))
         if looks and head >= until_head * (len(took) + 1) / (SHOWS + 1) and len(took) < SHOWS:
             took.append(looks())
         if head >= until_head:
@@ -193,10 +206,28 @@ def watch(process, log, until_head, looks):
 
 def growth_mib(seen):
     """Memory after the first tenth, and the most after that."""
-    head = seen[-1][0]
-    early = [rss for at, rss in seen if at <= head / 10]
-    late = [rss for at, rss in seen if at > head / 10 and rss]
+    head = seen[-1].head
+    early = [sample.rss for sample in seen if sample.head <= head / 10]
+    late = [sample.rss for sample in seen if sample.head > head / 10 and sample.rss]
     return (max(late) - max(early)) / MIB if early and late else 0
+
+
+def processor_ratio(first, last, span):
+    """Processor time an event of the last `span` events, by that of the first ones."""
+
+    def cost(samples):
+        samples = [sample for sample in samples if sample.processor]
+        return (samples[-1].processor - samples[0].processor) / (samples[-1].head - samples[0].head)
+
+    begin, end = first[0].head, last[-1].head
+    return (cost([sample for sample in last if sample.head >= end - span]) /
+            cost([sample for sample in first if sample.head <= begin + span]))
+
+
+def add_ratios(figures, name, log, first, last):
+    figures.add(f"{name}: time of the last tenth / the first", log.cost_ratio(), "", COST_RATIO, 2)
+    figures.add(f"{name}: processor time of the last tenth / the first",
+                processor_ratio(first, last, log.head() / 10), "", COST_RATIO, 2)
 
 
 def killed_run(arguments, folder, per_item, figures):
@@ -204,19 +235,20 @@ def killed_run(arguments, folder, per_item, figures):
     items = arguments.items
     name = f"{items:,} items"
     process, log = start(arguments, data, items)
-    _, took = watch(process, log, items * per_item // 2, lambda: show_seconds(arguments, data))
+    before, took = watch(process, log, items * per_item // 2, lambda: show_seconds(arguments, data))
     process.kill()
     if process.code != -signal.SIGKILL:
         sys.exit(f"failed: it ended before it was killed, with {process.code}")
     killed_us = time.time_ns() // 1_000
     again = Process(arguments.noetl, "resume", "--data", data)
+    after, _ = watch(again, log, items * per_item)
     again.wait()
     again.expect_success()
     log = Log(data)
     figures.add(f"{name}: events", log.head())
     figures.add(f"{name}: peak memory", max(process.peak_bytes, again.peak_bytes) / MIB, "MiB",
                 RSS_PEAK_MIB)
-    figures.add(f"{name}: cost of the last tenth / the first", log.cost_ratio(), "", COST_RATIO, 2)
+    add_ratios(figures, name, log, before, after)
     if took:
         figures.add(f"{name}: `noetl show` meanwhile, slowest", max(took), "s", SHOW_SECONDS, 3)
     first = log.first_after(killed_us)
@@ -234,14 +266,14 @@ def undisturbed_run(arguments, folder, per_item, figures):
     items = arguments.events // per_item
     name = f"{arguments.events:,} events"
     process, log = start(arguments, data, items)
-    seen, _ = watch(process, log, items * per_item, None)
+    seen, _ = watch(process, log, items * per_item)
     process.wait()
     process.expect_success()
     figures.add(f"{name}: events", log.head())
     figures.add(f"{name}: peak memory", process.peak_bytes / MIB, "MiB", RSS_PEAK_MIB)
     figures.add(f"{name}: growth of memory after the first tenth", growth_mib(seen), "MiB",
                 RSS_GROWTH_MIB)
-    figures.add(f"{name}: cost of the last tenth / the first", log.cost_ratio(), "", COST_RATIO, 2)
+    add_ratios(figures, name, log, seen, seen)
     seconds = (log.time_us(log.head()) - log.time_us(1)) / 1e6
     figures.add(f"{name}: events per second", log.head() / seconds)
     size = sum(file.stat().st_size for file in data.glob("noetl.db*"))

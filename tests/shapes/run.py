@@ -8,7 +8,6 @@ with a worker process of its own, which gets its credentials sealed. PostgreSQL 
 secrets of both credentials must appear nowhere: not in the log, not in an answer, not on the disk.
 """
 import http.client
-import http.server
 import json
 import os
 import pathlib
@@ -20,10 +19,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "common"))
+from http_service import http_service  # noqa: E402  pylint: disable=wrong-import-position
+
 BIN = pathlib.Path("/usr/lib/postgresql/15/bin")
 DB_PASSWORD = "shapes-db-password-7f31c2"
 API_TOKEN = "shapes-api-token-0b9d4e88"
@@ -74,32 +75,23 @@ class Postgres:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class Pages(http.server.BaseHTTPRequestHandler):
+class Pages:
     """Items in pages; every page is refused once before it is given."""
-    refused = set()
 
-    def do_GET(self):  # pylint: disable=invalid-name
-        page = int(re.search(r"page=(\d+)", self.path).group(1))
-        if self.headers.get("Authorization") != f"Bearer {API_TOKEN}":
-            return self.answer(401, {"error": "who are you?"})
-        if page not in Pages.refused:
-            Pages.refused.add(page)
-            return self.answer(503, {"error": "not now"})
+    def __init__(self):
+        self.refused = set()
+
+    def answer(self, request):
+        page = int(re.search(r"page=(\d+)", request.path).group(1))
+        if request.headers.get("Authorization") != f"Bearer {API_TOKEN}":
+            return 401, {"error": "who are you?"}
+        if page not in self.refused:
+            self.refused.add(page)
+            return 503, {"error": "not now"}
         first = (page - 1) * PAGE_ITEMS
         items = [{"id": first + n, "name": f"item {first + n} of \u00e4 'list'", "tags": ["a", {"n": n}]}
                  for n in range(PAGE_ITEMS)]
-        return self.answer(200, {"items": items, "next_page_token": page + 1 if page < PAGES else None})
-
-    def answer(self, status, body):
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_):
-        pass
+        return 200, {"items": items, "next_page_token": page + 1 if page < PAGES else None}
 
 
 class Server:
@@ -189,39 +181,42 @@ def find_secrets(server):
     return found
 
 
+def run_all(server, database_port, api):
+    """What went wrong with the shapes on this server."""
+    for file in sorted(HERE.glob("*.yaml")):
+        server.call("POST", "/api/catalog/register", {"content": file.read_text()})
+    server.call("POST", "/api/credentials", {
+        "name": "shapes_db", "type": "postgres",
+        "data": {"db_host": "127.0.0.1", "db_port": str(database_port), "db_user": "shapes",
+                 "db_password": DB_PASSWORD, "db_name": "postgres"}})
+    server.call("POST", "/api/credentials", {
+        "name": "shapes_api", "type": "bearer", "data": {"token": API_TOKEN}})
+    total = PAGES * PAGE_ITEMS
+    problems = run_shape(server, "pages", {"api": api}, {"items": total, "names": total})
+    problems += run_shape(server, "queue", {}, {
+        "rows": [{"state": "done", "n": 40, "total": 1640}],
+        "stats": {"total": 40, "success": 40, "failed": 0}})
+    problems += run_shape(server, "fan", {}, {"sum": sum(range(1200)), "parts": 12})
+    problems += run_shape(server, "large", {}, {"count": 20000, "last": 19999})
+    problems += run_shape(server, "calls", {}, {
+        "one_step": {"n": 30}, "another": {"n": 300}, "run": {"all": 2},
+        "instead": {"all": 3}, "rows": 4000, "last": 3999, "sound": {"n": 10}})
+    problems += run_broken(
+        server, "calls", {"breaks": True},
+        r"sub-playbook 'shapes/steps' \(run \d+\) ended FAILED: Failed steps: breaks: ")
+    return problems
+
+
 def main():
     binary = str(pathlib.Path(sys.argv[1]).resolve())
     postgres = Postgres()
-    api = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
-    threading.Thread(target=api.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{api.server_port}"
     problems = []
     try:
         for own_worker in (True, False):
-            Pages.refused.clear()
             server = Server(binary, own_worker)
             try:
-                for file in sorted(HERE.glob("*.yaml")):
-                    server.call("POST", "/api/catalog/register", {"content": file.read_text()})
-                server.call("POST", "/api/credentials", {
-                    "name": "shapes_db", "type": "postgres",
-                    "data": {"db_host": "127.0.0.1", "db_port": str(postgres.port), "db_user": "shapes",
-                             "db_password": DB_PASSWORD, "db_name": "postgres"}})
-                server.call("POST", "/api/credentials", {
-                    "name": "shapes_api", "type": "bearer", "data": {"token": API_TOKEN}})
-                total = PAGES * PAGE_ITEMS
-                problems += run_shape(server, "pages", {"api": url}, {"items": total, "names": total})
-                problems += run_shape(server, "queue", {}, {
-                    "rows": [{"state": "done", "n": 40, "total": 1640}],
-                    "stats": {"total": 40, "success": 40, "failed": 0}})
-                problems += run_shape(server, "fan", {}, {"sum": sum(range(1200)), "parts": 12})
-                problems += run_shape(server, "large", {}, {"count": 20000, "last": 19999})
-                problems += run_shape(server, "calls", {}, {
-                    "one_step": {"n": 30}, "another": {"n": 300}, "run": {"all": 2},
-                    "instead": {"all": 3}, "rows": 4000, "last": 3999, "sound": {"n": 10}})
-                problems += run_broken(
-                    server, "calls", {"breaks": True},
-                    r"sub-playbook 'shapes/steps' \(run \d+\) ended FAILED: Failed steps: breaks: ")
+                with http_service(Pages().answer) as api:
+                    problems += run_all(server, postgres.port, api)
             finally:
                 server.stop()
             problems += find_secrets(server)
