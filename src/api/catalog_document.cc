@@ -13,7 +13,6 @@
 #include "api/subscription_spec.h"
 #include "base/crypto.h"
 #include "base/text.h"
-#include "playbook/model.h"
 #include "playbook/yaml.h"
 
 namespace noetl::api {
@@ -99,7 +98,8 @@ bool Document::ok() const { return std::ranges::none_of(findings, &Diagnostic::i
 Json Document::Errors() const { return FindingsOf(findings, true); }
 Json Document::Warnings() const { return FindingsOf(findings, false); }
 
-Document ReadDocument(std::string_view content, std::string_view resource_type, bool check) {
+Document ReadDocument(std::string_view content, std::string_view resource_type, bool check,
+                      const playbook::LoadOptions& options) {
   Document document{.text = Decoded(content)};
   Node root;
   playbook::Diagnostics diagnostics;
@@ -112,7 +112,7 @@ Document ReadDocument(std::string_view content, std::string_view resource_type, 
   if (document.kind == "subscription") {
     document.findings = CheckSubscription(root);
   } else if (document.kind == "playbook" && check) {
-    document.findings = playbook::Load(document.text).diagnostics;
+    document.findings = playbook::Load(document.text, options).diagnostics;
   }
   return document;
 }

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "playbook/diagnostics.h"
+#include "playbook/model.h"
 #include "store/rows.h"
 
 namespace noetl::api {
@@ -33,8 +34,9 @@ struct Document {
 };
 
 // `resource_type` counts when the document names no kind. With `check` a playbook is compiled as it is
-// for a run.
-Document ReadDocument(std::string_view content, std::string_view resource_type, bool check);
+// for a run, with these options.
+Document ReadDocument(std::string_view content, std::string_view resource_type, bool check,
+                      const playbook::LoadOptions& options = {});
 
 // As lists and `resource` show it. Without contents the parts that are read from them are null.
 Json EntryJson(const store::CatalogEntry& entry, bool with_content);

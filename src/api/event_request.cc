@@ -171,13 +171,13 @@ Result<EventRequest> ReadEventRequest(const Json& body, const EventDefaults& def
   return request;
 }
 
-Result<std::vector<EventRequest>> ReadEventRequests(const Json& list,
-                                                    const EventDefaults& defaults) {
+Result<std::vector<EventRequest>> ReadEventRequests(const Json& list, const EventDefaults& defaults,
+                                                    std::size_t events_max) {
   if (list.is_null()) return std::vector<EventRequest>();
   if (!list.is_array()) return Fail("invalid", "'events' must be a list");
-  if (list.size() > kBatchEventsMax) {
+  if (list.size() > events_max) {
     return Fail("too_large", fmt::format("{} events in one request; at most {} are taken",
-                                         list.size(), kBatchEventsMax));
+                                         list.size(), events_max));
   }
   std::vector<EventRequest> requests;
   for (const Json& item : list.items()) {

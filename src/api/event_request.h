@@ -20,7 +20,8 @@
 
 namespace noetl::api {
 
-// More in one request would hold a lane for too long.
+// More in one request would hold a lane for too long, unless NOETL_BATCH_MAX_EVENTS_PER_REQUEST asks
+// for it.
 inline constexpr std::size_t kBatchEventsMax = 256;
 
 // What an event takes over from the request around it.
@@ -38,9 +39,9 @@ struct EventRequest {
 };
 
 Result<EventRequest> ReadEventRequest(const Json& body, const EventDefaults& defaults);
-// A list of at most kBatchEventsMax; the errors say which one is wrong.
-Result<std::vector<EventRequest>> ReadEventRequests(const Json& list,
-                                                    const EventDefaults& defaults);
+// A list of at most `events_max`; the errors say which one is wrong.
+Result<std::vector<EventRequest>> ReadEventRequests(const Json& list, const EventDefaults& defaults,
+                                                    std::size_t events_max = kBatchEventsMax);
 
 // The status that a type implies when its sender gives none.
 std::string_view DerivedStatus(std::string_view type_name);

@@ -56,9 +56,10 @@ inline constexpr std::size_t kBodyReadBytes = 64u << 10;
 // What is read and thrown away of a refused body, so that the connection can go on.
 inline constexpr std::size_t kDrainBytesMax = 64u << 10;
 // Closing while bytes of the client are unread resets the connection and may take the answer with
-// it. So after an error the rest is read and thrown away, for this long and this much.
+// it. So after an error the rest is read and thrown away, for this long and this much: a body of any
+// size that is taken somewhere.
 inline constexpr std::int64_t kLingerMs = 1'000;
-inline constexpr std::size_t kLingerBytesMax = 1u << 20;
+inline constexpr std::size_t kLingerBytesMax = 64u << 20;
 inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 std::int64_t NowMs();

@@ -237,7 +237,7 @@ void Call::Answer(Json body, int status) {
 
 void Call::Answer(Response response) {
   if (!First()) return;
-  for (const auto& [name, value] : headers_.entries()) response.headers.Add(name, value);
+  for (const auto& [name, value] : headers_.entries()) response.headers.Set(name, value);
   exchange_->Send(std::move(response));
 }
 

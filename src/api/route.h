@@ -124,6 +124,7 @@ class Call {
   void Refuse(const Error& error, Json details = Json());
   void Refuse(int status, std::string_view code, std::string message, Json details = Json());
   std::shared_ptr<BodyStream> Stream(Response head, std::move_only_function<void()> closed);
+  // Goes with the answer, in the place of one that the answer has of itself.
   void AddHeader(std::string name, std::string value) {
     headers_.Add(std::move(name), std::move(value));
   }

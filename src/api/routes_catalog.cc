@@ -32,10 +32,14 @@ bool Refused(Call& call, const Error& error) {
   return false;
 }
 
+playbook::LoadOptions LoadOptionsOf(const Services& services) {
+  return {.require_start = services.settings->Bool("NOETL_REQUIRE_START")};
+}
+
 // Stores the document and answers; refuses one with errors. Whether it was stored.
 bool Register(Call& call, std::string_view content, std::string_view resource_type, bool check,
               std::string_view path_wanted) {
-  Document document = ReadDocument(content, resource_type, check);
+  Document document = ReadDocument(content, resource_type, check, LoadOptionsOf(call.services()));
   const Json errors = document.Errors();
   if (!document.ok()) {
     const Json& first = errors.At(0);
@@ -101,7 +105,8 @@ bool RegisterDocument(Call& call) {
 void ValidateDocument(CallPtr call) {
   const Result<std::string> content = TextMember(call->body(), "content");
   if (!content) return call->Refuse(content.error());
-  const Document document = ReadDocument(*content, "Playbook", true);
+  const Document document =
+      ReadDocument(*content, "Playbook", true, LoadOptionsOf(call->services()));
   const Json errors = document.Errors();
   JsonObjectBuilder answer;
   answer.Add("valid", document.ok())

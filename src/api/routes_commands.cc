@@ -62,6 +62,11 @@ Json HolderOf(const Services& services, std::int64_t event_id) {
   return Json::Object({{"worker_id", (*row)->worker_id}});
 }
 
+// When a worker whose command is another's may ask again. Whole seconds: the header has no others.
+std::int64_t ClaimAgainSeconds(const Services& services) {
+  return (services.settings->DurationMs("NOETL_COMMAND_CLAIM_RETRY_AFTER_SECONDS") + 999) / 1'000;
+}
+
 Status ClaimCommand(const CallPtr& call) {
   conductor::ClaimCall claim;
   NOETL_ASSIGN(claim.event_id, call->PathId("event_id"));
@@ -75,8 +80,9 @@ Status ClaimCommand(const CallPtr& call) {
         else metrics.Count(claimed.error());
         if (claimed) return call->Answer(ClaimBody(*claimed, Loader(call->services())));
         const Error& error = claimed.error();
-        call->Refuse(error,
-                     error.code == "active_claim" ? HolderOf(call->services(), event_id) : Json());
+        if (error.code != "active_claim") return call->Refuse(error);
+        call->AddHeader("Retry-After", std::to_string(ClaimAgainSeconds(call->services())));
+        call->Refuse(error, HolderOf(call->services(), event_id));
       });
   return {};
 }

@@ -56,7 +56,9 @@ Result<std::vector<EventRequest>> ReadBatch(const Call& call) {
   NOETL_ASSIGN(defaults.execution_id, IdMember(body, "execution_id"));
   NOETL_ASSIGN(defaults.worker_id, OptionalText(body, "worker_id"));
   if (!body["events"].is_array()) return Fail("invalid", "`events` must be a list");
-  return ReadEventRequests(body["events"], defaults);
+  const std::int64_t events_max =
+      call.services().settings->Int("NOETL_BATCH_MAX_EVENTS_PER_REQUEST");
+  return ReadEventRequests(body["events"], defaults, static_cast<std::size_t>(events_max));
 }
 
 Status PostBatch(const CallPtr& call) {

@@ -26,7 +26,6 @@
 namespace noetl::api {
 namespace {
 
-constexpr std::int64_t kClaimDefault = 100;
 constexpr std::int64_t kClaimMax = 1000;
 constexpr std::size_t kMarkedMax = 1000;
 constexpr std::size_t kErrorCharactersMax = 2000;
@@ -55,9 +54,11 @@ std::int64_t OutboxLeaseUs(const Services& services) {
 
 Result<Json> ClaimOutbox(Call& call) {
   NOETL_TRY(NeedMap(call.body()));
-  NOETL_ASSIGN(const std::int64_t asked,
-               OptionalInt(call.body(), "limit", kClaimDefault, INT64_MIN, INT64_MAX));
   const Services& services = call.services();
+  NOETL_ASSIGN(
+      const std::int64_t asked,
+      OptionalInt(call.body(), "limit", services.settings->Int("NOETL_OUTBOX_PUBLISHER_BATCH_SIZE"),
+                  INT64_MIN, INT64_MAX));
   const std::int64_t now_us = services.clock->NowMicros();
   NOETL_ASSIGN(const auto claimed,
                services.store->ClaimOutbox(now_us, OutboxLeaseUs(services),

@@ -281,6 +281,11 @@ Result<Json> PutObject(Call& call) {
   NOETL_TRY(CheckKey(row.key));
   NOETL_TRY(CheckMediaType(row.media_type));
   const std::size_t bytes = row.bytes.size();
+  const std::int64_t bytes_max = services.settings->Int("NOETL_OBJECT_MAX_BYTES");
+  if (std::cmp_greater(bytes, bytes_max)) {
+    return Fail("too_large", fmt::format("the object has {} bytes; at most {} are stored here",
+                                         bytes, bytes_max));
+  }
   const Result<store::ObjectRow> put = services.store->PutObject(std::move(row));
   CountObject(call.services(), "put", put ? "ok" : "error");
   NOETL_ASSIGN(const store::ObjectRow stored, put);

@@ -213,6 +213,8 @@ TEST_F(RunRoutesTest, AClaimIsOneWorkersUntilTheCommandEnds) {
   EXPECT_EQ(other.status(), 409);
   EXPECT_EQ(other.code(), "active_claim");
   EXPECT_EQ(other.header("Retry-After"), "2");
+  api_.settings = Settings::Load({{"NOETL_COMMAND_CLAIM_RETRY_AFTER_SECONDS", "6.5"}}).value();
+  EXPECT_EQ(api_.Post(path, R"({"worker_id":"w2"})").header("Retry-After"), "7");
   EXPECT_EQ(other.body["details"]["worker_id"], Json("w1"));
   EXPECT_EQ(PostBatch(first.body, Success(first.body)).status(), 200);
   EXPECT_EQ(api_.Post(path, R"({"worker_id":"w1"})").code(), "already_terminal");

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -185,6 +186,52 @@ std::string Cell(std::string_view text) {
   return cell;
 }
 
+// The names a user may write for the setting.
+std::string NameCell(const Setting& setting) {
+  std::string names = fmt::format("`{}`", setting.name);
+  for (const std::string_view alias : Split(setting.aliases, ','))
+    names += fmt::format(", `{}`", alias);
+  return names;
+}
+
+std::string GroupTable(const SettingGroup& group) {
+  std::string table =
+      fmt::format("\n## {}\n\n| name | type | default | scope | meaning |\n|---|---|---|---|---|\n",
+                  group.title);
+  for (const Setting& setting : group.settings) {
+    if (setting.unread) continue;
+    std::string meaning = Cell(setting.meaning);
+    if (setting.type == SettingType::kEnum) meaning += "; " + Wanted(setting);
+    if (!setting.borrowed.empty())
+      meaning += fmt::format("; when unset, taken from {}", setting.borrowed);
+    const std::string fallback =
+        setting.fallback.empty() ? std::string("–") : fmt::format("`{}`", Cell(setting.fallback));
+    table += fmt::format("| {} | {} | {} | {} | {} |\n", NameCell(setting), TypeText(setting.type),
+                         fallback, ScopeText(setting.scope), meaning);
+  }
+  return table;
+}
+
+std::string UnreadSection() {
+  std::string section =
+      "\n## Known names without effect yet\n\n"
+      "Names of parts that do not exist in this version, or that work without the setting. Their "
+      "values\n"
+      "are checked like all others; a process that starts with one of them set says so and goes "
+      "on.\n\n"
+      "| name | meaning |\n|---|---|\n";
+  for (const SettingGroup& group : SettingGroups()) {
+    for (const Setting& setting : group.settings) {
+      if (!setting.unread) continue;
+      section += fmt::format("| {} | {} |\n", NameCell(setting), Cell(setting.meaning));
+    }
+  }
+  for (const SettingFamily& family : SettingFamilies()) {
+    if (family.unread) section += fmt::format("| `{}` | {} |\n", family.pattern, family.meaning);
+  }
+  return section;
+}
+
 }  // namespace
 
 class SettingsLoader {
@@ -216,8 +263,10 @@ class SettingsLoader {
     const auto at = from.find(name);
     if (at == from.end()) return std::nullopt;
     const std::string_view text = Trim(at->second);
-    // Kubernetes sets NOETL_PORT to such a link for a service that is called noetl.
-    if (text.empty() || (name == "NOETL_PORT" && text.starts_with("tcp://"))) return std::nullopt;
+    // Kubernetes sets NOETL_PORT to such a link for a service that is called noetl, and
+    // POSTGRES_PORT for one that is called postgres.
+    const bool link = name.ends_with("_PORT") && text.starts_with("tcp://");
+    if (text.empty() || link) return std::nullopt;
     return text;
   }
 
@@ -242,6 +291,9 @@ class SettingsLoader {
     std::optional<Found> found = Given(overrides_, setting);
     if (found) found->source = "override";
     else found = Given(environment_, setting);
+    if (found && setting.unread) {
+      unread_.emplace_back(found->source == "override" ? setting.name : found->source);
+    }
     if (!found) found = Borrow(setting);
 
     Settings::Entry& entry = settings_.entries_[setting.name];
@@ -280,12 +332,12 @@ class SettingsLoader {
   void CheckNames() {
     std::vector<std::string_view> known;
     for (const auto& [name, setting] : KnownNames()) known.push_back(name);
-    std::string ignored;
+    std::vector<std::string> ignored;
     for (const auto& [name, value] : environment_) {
       if (KnownNames().contains(name) || Trim(value).empty() || TakeFamily(name, value)) continue;
       if (Borrowed(name)) continue;
       if (const IgnoredSetting* entry = FindIgnored(name)) {
-        if (!entry->silent) ignored += fmt::format("{}{}", ignored.empty() ? "" : ", ", name);
+        if (!entry->silent) ignored.push_back(name);
         continue;
       }
       if (!name.starts_with("NOETL_")) continue;
@@ -294,10 +346,13 @@ class SettingsLoader {
           near ? fmt::format("unknown setting {}, did you mean {}?", name, *near)
                : fmt::format("unknown setting {}", name));
     }
-    if (!ignored.empty()) {
-      settings_.notices_.push_back("these settings have no effect here and are ignored: " +
-                                   ignored);
-    }
+    NoticeNames("these settings have no effect here and are ignored: ", ignored);
+    NoticeNames("warning: these settings are known but have no effect in this version: ", unread_);
+  }
+
+  void NoticeNames(std::string_view lead, std::span<const std::string> names) {
+    if (names.empty()) return;
+    settings_.notices_.push_back(fmt::format("{}{}", lead, fmt::join(names, ", ")));
   }
 
   static bool Borrowed(std::string_view name) {
@@ -321,6 +376,7 @@ class SettingsLoader {
                           name.starts_with(family.prefix) && name.ends_with(family.suffix);
       if (!member) continue;
       settings_.families_[name] = std::string(Trim(value));
+      if (family.unread) unread_.push_back(name);
       return true;
     }
     return false;
@@ -348,6 +404,7 @@ class SettingsLoader {
   const Settings::Variables& overrides_;
   Settings settings_;
   std::vector<std::string> problems_;
+  std::vector<std::string> unread_;  // set, and nothing reads them
 };
 
 const Setting* FindSetting(std::string_view name) {
@@ -433,34 +490,17 @@ std::string SettingsMarkdown() {
       "number with `ms`, `s`, `m`, `h` or `d`. A list is separated by commas. A wrong value stops "
       "the\n"
       "start and names the variable.\n";
-  for (const SettingGroup& group : SettingGroups()) {
-    page += fmt::format(
-        "\n## {}\n\n| name | type | default | scope | meaning |\n|---|---|---|---|---|\n",
-        group.title);
-    for (const Setting& setting : group.settings) {
-      std::string names = fmt::format("`{}`", setting.name);
-      for (const std::string_view alias : Split(setting.aliases, ','))
-        names += fmt::format(", `{}`", alias);
-      std::string meaning = Cell(setting.meaning);
-      if (setting.type == SettingType::kEnum) meaning += "; " + Wanted(setting);
-      if (!setting.borrowed.empty())
-        meaning += fmt::format("; when unset, taken from {}", setting.borrowed);
-      const std::string fallback =
-          setting.fallback.empty() ? std::string("–") : fmt::format("`{}`", Cell(setting.fallback));
-      page += fmt::format("| {} | {} | {} | {} | {} |\n", names, TypeText(setting.type), fallback,
-                          ScopeText(setting.scope), meaning);
-    }
-  }
+  for (const SettingGroup& group : SettingGroups()) page += GroupTable(group);
   page += "\n## Families\n\n| name | meaning |\n|---|---|\n";
   for (const SettingFamily& family : SettingFamilies()) {
-    page += fmt::format("| `{}` | {} |\n", family.pattern, family.meaning);
+    if (!family.unread) page += fmt::format("| `{}` | {} |\n", family.pattern, family.meaning);
   }
   page +=
       "\n## Accepted and ignored\n\nThese belong to other programs or to parts that do not exist "
       "here. They do no harm.\n\n";
   for (const IgnoredSetting& ignored : IgnoredSettings())
     page += fmt::format("- `{}`\n", ignored.name);
-  return page;
+  return page + UnreadSection();
 }
 
 }  // namespace noetl

@@ -39,6 +39,9 @@ struct Setting {
   // kInt, kDouble, kDuration (seconds).
   double min = 0;
   double max = std::numeric_limits<double>::infinity();
+  // Known, and without effect in this version: nothing reads it. Its value is checked all the same,
+  // and a process that finds it set says so.
+  bool unread = false;
 };
 
 struct SettingGroup {
@@ -52,6 +55,7 @@ struct SettingFamily {
   std::string_view suffix;
   std::string_view pattern;
   std::string_view meaning;
+  bool unread = false;  // as in `Setting`
 };
 
 // Names we know and do nothing with. A trailing * stands for any rest.
@@ -89,7 +93,7 @@ class Settings {
   // The members of a family that are set, by the part that stands in for <...>.
   Variables Family(std::string_view prefix) const;
 
-  // What the user should know at start: ignored settings, unknown names.
+  // What the user should know at start: settings without effect, unknown names. Each is one line.
   const std::vector<std::string>& notices() const { return notices_; }
   // "name=value (source)" for every setting that is set. Secrets show as ***.
   std::vector<std::string> Describe() const;

@@ -26,6 +26,7 @@ std::span<const Command> Commands();
 Action DeclareUp(Parser& parser);
 Action DeclareServer(Parser& parser);
 Action DeclareWorker(Parser& parser);
+Action DeclareSubscribe(Parser& parser);
 Action DeclareRun(Parser& parser);
 Action DeclareResume(Parser& parser);
 Action DeclareValidate(Parser& parser);

@@ -123,6 +123,11 @@ constexpr auto kCommands = std::to_array<Command>({
      "/var/lib/noetl/gpu-1\n"
      "  noetl worker start --name spare && noetl worker stop --name spare",
      DeclareWorker},
+    {"subscribe", "start a run for each message of a NATS stream or a Pub/Sub subscription",
+     "  noetl subscribe orders.subscription.yaml\n"
+     "  noetl subscribe subscriptions/orders --server-url http://10.0.0.5:8082\n"
+     "  noetl subscribe orders.subscription.yaml --dispatch local --idle-exit 10s | jq .event_type",
+     DeclareSubscribe},
     {"validate", "report every problem of playbooks, with line, column and a way out",
      "  noetl validate flow.yaml\n"
      "  noetl validate --strict playbooks/\n"

@@ -78,6 +78,9 @@ worker::WorkerOptions WorkerOptionsOf(const Settings& settings, std::string work
   worker::WorkerOptions options;
   options.worker_id = std::move(worker_id);
   options.call_timeout_ms = settings.DurationMs("NOETL_WORKER_COMMAND_TIMEOUT_SECONDS");
+  options.declared_timeout_ms_max = settings.DurationMs("NOETL_WORKER_COMMAND_TIMEOUT_MAX_SECONDS");
+  options.task_runs_max = settings.Int("NOETL_TASK_SEQUENCE_MAX_ITERATIONS");
+  options.keychain_strict = settings.Bool("NOETL_KEYCHAIN_STRICT");
   const int processes =
       kProcessesPerCore * static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   options.calls_max = {{"python", processes}, {"shell", processes}};
@@ -135,8 +138,8 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
       .listener = options.listener,
       .secrets = node->secrets_.get(),
       .refuse_early = options.refuse_early});
-  NOETL_ASSIGN(node->supervisor_,
-               worker::Supervisor::Create(node->worker_loop_.get(), options.directory + "/run"));
+  NOETL_ASSIGN(node->supervisor_, worker::Supervisor::Open(node->worker_loop_.get(),
+                                                           options.directory + "/run", settings));
   node->tools_ = std::make_unique<worker::ToolRegistry>(
       worker::ToolSetup{.loop = node->worker_loop_.get(),
                         .supervisor = node->supervisor_.get(),
@@ -157,7 +160,9 @@ Status Node::OpenVault() {
   NOETL_ASSIGN(const auto kept, store_->ScanKeychain("", 1));
   NOETL_ASSIGN(auto keys, vault::Keys::Load(*options_.settings, options_.directory,
                                             !credentials.empty() || !kept.empty()));
-  vault_ = std::make_unique<vault::Vault>(store_.get(), std::move(keys), &clock_, ids_.get());
+  vault_ = std::make_unique<vault::Vault>(store_.get(), std::move(keys), &clock_, ids_.get(),
+                                          vault::VaultOptions::From(*options_.settings));
+  if (options_.settings->Bool("NOETL_KEY_CHECK")) NOETL_TRY(vault_->CheckKeys());
   secrets_ = std::make_unique<NodeSecrets>(store_.get(), vault_.get(), &clock_, *options_.settings);
   return {};
 }

@@ -172,7 +172,8 @@ int RunRun(const Options& options, Console& console) {
   if (!settings) return kExitInvalid;
   auto payload = ReadPayload(options.payload);
   if (!payload) return Complain("run", payload.error(), console, kExitInvalid);
-  const auto target = FindTarget(options.target, console);
+  const playbook::LoadOptions load{.require_start = settings->Bool("NOETL_REQUIRE_START")};
+  const auto target = FindTarget(options.target, load, console);
   if (!target) return Complain("run", target.error(), console, kExitInvalid);
   if (!target->file.empty() && !target->playbook) return kExitInvalid;
   auto server = PlaceOf(options, !target->file.empty(), console);

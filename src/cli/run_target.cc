@@ -91,10 +91,11 @@ void AddCalledFiles(const playbook::Playbook& playbook, const fs::path& folder, 
 }
 
 // Null playbook: its problems have been told.
-Result<Target> FileTarget(const std::string& file, Console& console) {
+Result<Target> FileTarget(const std::string& file, const playbook::LoadOptions& load,
+                          Console& console) {
   Target target{.file = file};
   NOETL_ASSIGN(target.content, ReadInput(file));
-  playbook::Loaded loaded = playbook::Load(target.content);
+  playbook::Loaded loaded = playbook::Load(target.content, load);
   if (!loaded.ok()) {
     for (const playbook::Diagnostic& diagnostic : loaded.diagnostics) {
       if (diagnostic.is_error())
@@ -124,7 +125,7 @@ bool IsPathCharacter(char c) {
 Result<std::optional<Target>> TaskTarget(const std::string& word, Console& console) {
   const std::string file(kTaskFile);
   if (word.find_first_of("/@:.") != std::string::npos || !IsFile(file)) return std::nullopt;
-  NOETL_ASSIGN(Target target, FileTarget(file, console));
+  NOETL_ASSIGN(Target target, FileTarget(file, {}, console));
   if (target.playbook && !target.playbook->Find(word)) return std::nullopt;
   target.step = word;
   return target;
@@ -132,11 +133,13 @@ Result<std::optional<Target>> TaskTarget(const std::string& word, Console& conso
 
 }  // namespace
 
-Result<Target> FindTarget(const TargetWords& words, Console& console) {
+Result<Target> FindTarget(const TargetWords& words, const playbook::LoadOptions& load,
+                          Console& console) {
   NOETL_ASSIGN(const std::optional<std::string> file, FileOf(words.name));
   std::optional<Target> target;
   if (file) {
-    NOETL_ASSIGN(target, FileTarget(*file, console));
+    const bool named = !words.step.empty();
+    NOETL_ASSIGN(target, FileTarget(*file, named ? playbook::LoadOptions() : load, console));
   } else {
     NOETL_ASSIGN(target, TaskTarget(words.name, console));
   }

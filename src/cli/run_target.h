@@ -37,8 +37,10 @@ struct TargetWords {
   std::int64_t version = 0;
   std::string step;
 };
-// Null playbook of a file: its problems have been told. Errors have code "usage" or "file".
-Result<Target> FindTarget(const TargetWords& words, Console& console);
+// `load` is for a file that begins where it says, not at a step that was named. Null playbook of a
+// file: its problems have been told. Errors have code "usage" or "file".
+Result<Target> FindTarget(const TargetWords& words, const playbook::LoadOptions& load,
+                          Console& console);
 
 // Paths of sub-playbooks that are written out.
 std::vector<std::string> CalledPaths(const playbook::Playbook& playbook);

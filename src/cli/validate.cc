@@ -5,6 +5,7 @@
 #include "base/json_io.h"
 #include "cli/command.h"
 #include "cli/files.h"
+#include "cli/node.h"
 #include "cli/parser.h"
 
 namespace noetl::cli {
@@ -29,6 +30,9 @@ int Validate(const Options& options, Console& console) {
     console.Err(fmt::format("noetl validate: {}\n", files.error().message));
     return kExitInvalid;
   }
+  const auto settings = LoadSettings({}, console);
+  if (!settings) return kExitInvalid;
+  const playbook::LoadOptions load{.require_start = settings->Bool("NOETL_REQUIRE_START")};
   Totals totals;
   std::vector<Json> documents;
   bool unreadable = false;
@@ -40,7 +44,7 @@ int Validate(const Options& options, Console& console) {
       continue;
     }
     ++totals.files;
-    const playbook::Loaded loaded = playbook::Load(*text);
+    const playbook::Loaded loaded = playbook::Load(*text, load);
     std::vector<Json> listed;
     for (const playbook::Diagnostic& diagnostic : loaded.diagnostics) {
       ++(diagnostic.is_error() ? totals.errors : totals.warnings);

@@ -27,6 +27,7 @@
 #include "worker/process.h"
 #include "worker/remote/link.h"
 #include "worker/remote/status_page.h"
+#include "worker/sandbox.h"
 #include "worker/tools/registry.h"
 #include "worker/worker.h"
 
@@ -111,6 +112,7 @@ Result<worker::RemoteOptions> RemoteOptionsOf(const Settings& settings) {
   options.version = VersionNumber();
   options.slots = static_cast<int>(settings.Int("WORKER_MAX_CONCURRENT"));
   options.sealed_credentials = settings.Bool("NOETL_SEALED_CREDENTIALS");
+  options.sandbox_level = static_cast<int>(worker::SandboxPolicy::Of(&settings).level);
   options.heartbeat_ms = settings.DurationMs("WORKER_HEARTBEAT_INTERVAL");
   options.drain_ms = settings.DurationMs("NOETL_WORKER_DRAIN_TIMEOUT_SECONDS");
   return options;
@@ -179,7 +181,8 @@ Result<std::unique_ptr<RemoteNode>> RemoteNode::Open(const Settings& settings) {
   NOETL_ASSIGN(node->ids_, SnowflakeIds::Create(node->clock_, machine));
   NOETL_TRY(node->OpenLink(std::move(options), settings.Text("NOETL_WORKER_STATE_DIR")));
   NOETL_ASSIGN(node->pid_file_, PidFile::Take(PidPath(node->state_), node->options_.worker_id));
-  NOETL_ASSIGN(node->supervisor_, worker::Supervisor::Create(&node->loop_, node->state_ + "/run"));
+  NOETL_ASSIGN(node->supervisor_,
+               worker::Supervisor::Open(&node->loop_, node->state_ + "/run", settings));
   node->tools_ = std::make_unique<worker::ToolRegistry>(worker::ToolSetup{
       .loop = &node->loop_, .supervisor = node->supervisor_.get(), .settings = &settings});
   node->worker_ = std::make_unique<worker::Worker>(

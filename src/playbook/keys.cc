@@ -210,6 +210,8 @@ constexpr Key kToolSpec[] = {
     {"timeout", T::kAny, false, "legacy place of timeout"},
     {"result", T::kAny, false, "scrub: off keeps known secrets in the result"},
     {"python", T::kAny, false, "reuse: true keeps the interpreter for one step of one run"},
+    {"sandbox", T::kString, false, "how python and shell are confined at least",
+     "auto|off|basic|strict"},
 };
 
 constexpr Key kPolicy[] = {

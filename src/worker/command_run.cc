@@ -163,17 +163,18 @@ Status CommandRun::MakeScope() {
 
 // ---- secrets
 
-// `keychain.<name>` wherever the templates of the command say it. In a strict playbook each must be
-// there; in a compatible one a missing one reads as nothing.
+// `keychain.<name>` wherever the templates of the command say it. In a strict playbook, and for a
+// worker that is strict about it, each must be there; else a missing one reads as nothing.
 Status CommandRun::BindKeychain() {
   engine::Scope& names = scope_->scope();
   names.SetNow(FormatTime(parts().clock->NowMicros()));
+  const bool strict = grant_.strict || parts().options->keychain_strict;
   Json keychain = Json::Object();
   for (const std::string& alias : KeychainNames(grant_.context["tool_config"])) {
     Json data;
     const Status found = AddSecret(alias, &data);
     if (found) keychain = keychain.With(alias, std::move(data));
-    else if (grant_.strict || found.error().code == "needs_reference") return found;
+    else if (strict || found.error().code == "needs_reference") return found;
   }
   names.Bind("keychain", std::move(keychain));
   names.SetTokens([this](std::string_view alias) -> Result<expr::Value> {
@@ -251,6 +252,7 @@ Status CommandRun::MakePipeline() {
       grant_.context["tool_config"],
       {.profile = grant_.strict ? playbook::Profile::kStrict : playbook::Profile::kCompat,
        .single = grant_.meta["single"].AsBool(),
+       .task_runs_max = parts().options->task_runs_max,
        .step = grant_.step},
       &scope_->scope());
   if (!made) return std::unexpected(std::move(made).error());
@@ -426,8 +428,15 @@ void CommandRun::Answered(ToolAnswer answer) {
 }
 
 void CommandRun::GuardCall() {
-  limit_ms_ = call_.timeout_ms.value_or(parts().options->call_timeout_ms);
-  const std::int64_t after_ms = limit_ms_ + (call_.timeout_ms ? kGuardMarginMs : 0);
+  const WorkerOptions& options = *parts().options;
+  limit_ms_ = call_.timeout_ms.value_or(options.call_timeout_ms);
+  // The tool keeps a limit that it knows; it does not know that less may be declared here.
+  bool known = call_.timeout_ms.has_value();
+  if (known && options.declared_timeout_ms_max > 0 && limit_ms_ > options.declared_timeout_ms_max) {
+    limit_ms_ = options.declared_timeout_ms_max;
+    known = false;
+  }
+  const std::int64_t after_ms = limit_ms_ + (known ? kGuardMarginMs : 0);
   timer_ = parts().reactor->After(after_ms * 1'000, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->CallTookTooLong();
   });

@@ -212,6 +212,22 @@ TEST_F(CommandSecretsTest, TemplatesReadThemAndResultsDoNotShowThem) {
   EXPECT_EQ(ToolResult()["data"], Json("Bearer ***!"));
 }
 
+// In a compatible playbook.
+TEST_F(CommandSecretsTest, ANameThatIsNotThereReadsAsNothing) {
+  Run(Single("echo", R"({"give": "{{ keychain.nowhere.token | default('none') }}"})",
+             R"({"deferred": ["give"], "render_context": {}})"));
+  EXPECT_EQ(ToolResult()["data"], Json("none"));
+}
+
+TEST_F(CommandSecretsTest, AWorkerMayBeStrictAboutNamesThatAreNotThere) {
+  options_.keychain_strict = true;
+  Run(Single("echo", R"({"give": "{{ keychain.nowhere.token | default('none') }}"})",
+             R"({"deferred": ["give"], "render_context": {}})"));
+  EXPECT_EQ(tools_["echo"].count(), 0U);
+  EXPECT_EQ(Last().events.back().type, EventType::kCommandFailed);
+  EXPECT_THAT(Last().events.back().error, HasSubstr("nowhere"));
+}
+
 TEST_F(CommandSecretsTest, AuthPutsTheFieldsOfTheCredentialIntoTheCall) {
   tools_["postgres"];
   Run(Single("postgres", R"({"auth": "pg", "host": "mine", "query": "select 1"})"));
@@ -289,6 +305,26 @@ TEST_F(CommandRunTest, ADeclaredLimitIsTheToolsToKeepFirst) {
   tools_["slow"].AnswerLast(FakeTool::Cancelled());
   reactor_.RunPosted();
   EXPECT_EQ(ToolResult()["error"].AsString(), "Execution timed out after 5 seconds");
+}
+
+TEST_F(CommandRunTest, TheWorkerHasALargestLimit) {
+  options_.declared_timeout_ms_max = 3'000;
+  Run(Single("slow", R"({"timeout_ms": 5000})"));
+  reactor_.AdvanceMs(2'999);
+  EXPECT_EQ(tools_["slow"].last().stops, 0);
+  reactor_.AdvanceMs(1);
+  EXPECT_EQ(tools_["slow"].last().stops, 1);
+  tools_["slow"].AnswerLast(FakeTool::Cancelled());
+  reactor_.RunPosted();
+  EXPECT_EQ(ToolResult()["error"].AsString(), "Execution timed out after 3 seconds");
+}
+
+TEST_F(CommandRunTest, APipelineHasItsMostTaskRuns) {
+  options_.task_runs_max = 3;
+  Run(Tasks(R"([{"name": "a", "kind": "echo", "give": 1,
+                 "spec": {"policy": {"rules": [{"then": {"do": "jump", "to": "a"}}]}}}])"));
+  EXPECT_EQ(tools_["echo"].count(), 3U);
+  EXPECT_THAT(ReadLast().error, HasSubstr("max_iterations_exceeded"));
 }
 
 TEST_F(CommandRunTest, AnAnswerThatRacesWithTheLimitCounts) {

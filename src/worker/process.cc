@@ -303,12 +303,15 @@ Status Child::Start() {
   NOETL_TRY(in.Open());
   NOETL_TRY(out.Open());
   NOETL_TRY(err.Open());
+  spec_.confinement.scratch = spec_.scratch;
+  NOETL_ASSIGN(const Sandbox sandbox, Sandbox::Prepare(spec_.confinement));
   group_ = supervisor_->MakeGroup(spec_.limits);
   SpawnPlan plan{.argv = spec_.argv,
                  .cwd = spec_.cwd.empty() ? spec_.scratch : spec_.cwd,
                  .descriptors = {in.read_end, out.write_end, err.write_end},
-                 .limits = ResourceLimits(spec_.limits),
-                 .group = group_->Entry()};
+                 .limits = ResourceLimits(spec_.limits, sandbox.changes_user()),
+                 .group = group_->Entry(),
+                 .sandbox = &sandbox};
   for (const auto& [name, value] : BaseEnvironment(spec_.scratch)) {
     if (std::ranges::find(spec_.env, name, &std::pair<std::string, std::string>::first) ==
         spec_.env.end()) {
@@ -436,8 +439,13 @@ void Child::OnExit() {
   exit_.duration_ms = (NowMicros() - started_us_) / 1000;
   exit_.signal = WIFSIGNALED(end.status) ? WTERMSIG(end.status) : 0;
   exit_.code = exit_.signal != 0 ? 128 + exit_.signal : WEXITSTATUS(end.status);
+  // The first process of a sandbox tells how the program ended.
+  if (spec_.confinement.strict() && exit_.code > 128 && exit_.code <= 128 + SIGRTMAX) {
+    exit_.signal = exit_.code - 128;
+  }
   // Nobody but the kernel's own guard of memory sends this.
   if (exit_.signal == SIGKILL && !killed_ && !terminating_) exit_.out_of_memory = true;
+  if (exit_.code != 0 && !terminating_ && group_->KilledForMemory()) exit_.out_of_memory = true;
   const timeval& user = end.use.ru_utime;
   const timeval& system = end.use.ru_stime;
   exit_.cpu_ms = (user.tv_sec + system.tv_sec) * 1000 + (user.tv_usec + system.tv_usec) / 1000;
@@ -473,7 +481,8 @@ void SweepFolder(const fs::path& folder) {
 
 }  // namespace
 
-std::vector<std::pair<int, std::uint64_t>> ResourceLimits(const ProcessLimits& limits) {
+std::vector<std::pair<int, std::uint64_t>> ResourceLimits(const ProcessLimits& limits,
+                                                          bool counted) {
   const auto bytes = static_cast<std::uint64_t>(limits.memory_mb) << 20;
   std::vector<std::pair<int, std::uint64_t>> list = {
       {RLIMIT_DATA, bytes},
@@ -484,7 +493,7 @@ std::vector<std::pair<int, std::uint64_t>> ResourceLimits(const ProcessLimits& l
   if (limits.timeout_ms > 0) {
     list.emplace_back(RLIMIT_CPU, limits.timeout_ms / 1000 + 1 + kCpuSlackS);
   }
-  if (geteuid() != 0) {
+  if (counted || geteuid() != 0) {
     // The kernel counts all processes of the user; nobody else's must be in the way.
     list.emplace_back(RLIMIT_NPROC, ReadLoad().threads + limits.processes_max);
   }
@@ -500,7 +509,7 @@ std::vector<std::pair<std::string, std::string>> BaseEnvironment(std::string_vie
 }
 
 Result<std::unique_ptr<Supervisor>> Supervisor::Create(EventLoop* loop, std::string scratch,
-                                                       bool cgroups) {
+                                                       const SupervisorOptions& options) {
   std::error_code error;
   fs::create_directories(scratch, error);
   if (error) return Fail("scratch", fmt::format("{}: {}", scratch, error.message()));
@@ -524,12 +533,19 @@ Result<std::unique_ptr<Supervisor>> Supervisor::Create(EventLoop* loop, std::str
   struct sigaction pipe_action = {};
   sigaction(SIGPIPE, nullptr, &pipe_action);
   if (pipe_action.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);
-  auto supervisor = std::make_unique<SupervisorImpl>(loop, std::move(folder), lock,
-                                                     cgroups ? GroupSource::Find() : GroupSource());
+  auto supervisor = std::make_unique<SupervisorImpl>(
+      loop, std::move(folder), lock,
+      options.cgroups ? GroupSource::Find(options.cgroup_root) : GroupSource());
   static std::once_flag told;
   std::call_once(
       told, [&] { LogInfo("processes of tools are held", {{"by", supervisor->Containment()}}); });
   return supervisor;
+}
+
+Result<std::unique_ptr<Supervisor>> Supervisor::Open(EventLoop* loop, std::string scratch,
+                                                     const Settings& settings) {
+  NOETL_TRY(SandboxPolicy::Of(&settings).Check());
+  return Create(loop, std::move(scratch), {.cgroup_root = settings.Text("NOETL_CGROUP_ROOT")});
 }
 
 SupervisorImpl::~SupervisorImpl() {

@@ -19,6 +19,7 @@
 #include "base/event_loop.h"
 #include "base/result.h"
 #include "worker/process_group.h"
+#include "worker/sandbox.h"
 #include "worker/tool.h"
 
 namespace noetl::worker {
@@ -41,6 +42,7 @@ struct ProcessSpec {
   std::string scratch;     // of MakeScratch; empty: one that lives as long as the process
   std::string stdin_text;  // written to the process, then closed
   ProcessLimits limits;
+  Confinement confinement;  // its scratch directory is the one above
   std::function<void(OutputStream, std::string_view)> output;
 };
 
@@ -68,16 +70,26 @@ class Process {
   virtual int pid() const = 0;
 };
 
+struct SupervisorOptions {
+  // Without them it does as where none can be made.
+  bool cgroups = true;
+  // The one to divide; empty: it is looked for.
+  std::string cgroup_root;
+};
+
 // Starts and watches processes. One for each worker; its scratch directories are under `scratch`.
 class Supervisor {
  public:
-  // Removes what earlier workers left in `scratch` and in the cgroups. Without `cgroups` it does as
-  // where none can be made.
+  // Removes what earlier workers left in `scratch` and in the cgroups.
   static Result<std::unique_ptr<Supervisor>> Create(EventLoop* loop, std::string scratch,
-                                                    bool cgroups = true);
+                                                    const SupervisorOptions& options = {});
+  // As the settings say. Error "settings": this host cannot confine processes as they ask for.
+  static Result<std::unique_ptr<Supervisor>> Open(EventLoop* loop, std::string scratch,
+                                                  const Settings& settings);
   virtual ~Supervisor() = default;
 
-  // Fails when the program cannot be started; otherwise `ended` is called once, later.
+  // Fails when the program cannot be started, with a code of Spawn; otherwise `ended` is called
+  // once, later.
   virtual Result<std::unique_ptr<Process>> Start(ProcessSpec spec, Process::Ended ended) = 0;
   // Processes that run now.
   virtual std::size_t running() const = 0;
@@ -101,8 +113,10 @@ class Supervisor {
   virtual void End(std::unique_ptr<ProcessGroup> group, std::move_only_function<void()> clean) = 0;
 };
 
-// The same limits as the kernel takes them for each process: RLIMIT_... and value.
-std::vector<std::pair<int, std::uint64_t>> ResourceLimits(const ProcessLimits& limits);
+// The same limits as the kernel takes them for each process: RLIMIT_... and value. `counted`: its
+// user is not root, whose processes the kernel does not count.
+std::vector<std::pair<int, std::uint64_t>> ResourceLimits(const ProcessLimits& limits,
+                                                          bool counted = false);
 
 // The environment that every process gets; HOME and TMPDIR are the scratch directory.
 std::vector<std::pair<std::string, std::string>> BaseEnvironment(std::string_view scratch);

@@ -34,6 +34,16 @@ bool WriteFile(const std::string& path, std::string_view text) {
   return written;
 }
 
+// Of a file of lines "<name> <count>".
+std::int64_t CountOf(const std::string& path, std::string_view wanted) {
+  std::ifstream file(path);
+  std::string name;
+  for (std::int64_t count = 0; file >> name >> count;) {
+    if (name == wanted) return count;
+  }
+  return 0;
+}
+
 // Number of the worker in noetl-<worker>-<n>; 0: not a name of ours.
 int OwnerOf(std::string_view name) {
   if (!name.starts_with(kPrefix)) return 0;
@@ -72,6 +82,8 @@ bool Works(const std::string& root) {
   std::ifstream file(control);
   const std::string given((std::istreambuf_iterator<char>(file)), {});
   const bool told = !given.contains("pids") && WriteFile(control, "+pids");
+  // Good to have where it is.
+  if (!given.contains("memory")) WriteFile(control, "+memory");
   if (Holds(root)) return true;
   if (told) WriteFile(control, "-pids");
   return false;
@@ -137,13 +149,21 @@ std::vector<int> ProcessGroup::Members() const {
   return pids;
 }
 
+void ProcessGroup::Limit(std::int64_t processes_max, std::int64_t memory_mb) const {
+  if (!contained()) return;
+  WriteFile(folder_ + "/pids.max", std::to_string(processes_max));
+  // Only under version 2, and only where the controller is handed down.
+  WriteFile(folder_ + "/memory.max", std::to_string(memory_mb << 20));
+}
+
 bool ProcessGroup::RefusedForks() const {
   if (!contained()) return false;
-  // "max <number of refusals>"
-  std::ifstream file(folder_ + "/pids.events");
-  std::string name;
-  std::int64_t count = 0;
-  return file >> name >> count && count > 0;
+  return CountOf(folder_ + "/pids.events", "max") > 0;
+}
+
+bool ProcessGroup::KilledForMemory() const {
+  if (!contained()) return false;
+  return CountOf(folder_ + "/memory.events", "oom_kill") > 0;
 }
 
 void ProcessGroup::Signal(int signal) const {
@@ -169,10 +189,15 @@ bool ProcessGroup::Remove() {
   return true;
 }
 
-GroupSource GroupSource::Find() {
+GroupSource GroupSource::Find(const std::string& preferred) {
   GroupSource source;
-  for (const std::string& root : Candidates()) {
-    if (!Works(root)) continue;
+  std::vector<std::string> roots = Candidates();
+  if (!preferred.empty()) roots.insert(roots.begin(), preferred);
+  for (const std::string& root : roots) {
+    if (!Works(root)) {
+      if (root == preferred) LogWarn("NOETL_CGROUP_ROOT cannot be divided", {{"path", root}});
+      continue;
+    }
     source.root_ = root;
     RemoveLeftovers(root);
     break;
@@ -191,10 +216,9 @@ std::unique_ptr<ProcessGroup> GroupSource::Make(std::int64_t processes_max,
   if (!contains()) return std::make_unique<ProcessGroup>("");
   const std::string folder = NextFolder(root_);
   if (mkdir(folder.c_str(), 0700) < 0) return std::make_unique<ProcessGroup>("");
-  WriteFile(folder + "/pids.max", std::to_string(processes_max));
-  // Only under version 2, and only where the controller is handed down.
-  WriteFile(folder + "/memory.max", std::to_string(memory_mb << 20));
-  return std::make_unique<ProcessGroup>(folder);
+  auto group = std::make_unique<ProcessGroup>(folder);
+  group->Limit(processes_max, memory_mb);
+  return group;
 }
 
 }  // namespace noetl::worker

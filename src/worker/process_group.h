@@ -32,8 +32,13 @@ class ProcessGroup {
   void Lead(int pid) { leader_ = pid; }
   // The first process before the others: it should hear a signal before it sees them end.
   std::vector<int> Members() const;
+  // What all its processes may have together. Without a cgroup: nothing happens.
+  void Limit(std::int64_t processes_max, std::int64_t memory_mb) const;
   // Whether it wanted more processes than it may have. Without a cgroup: unknown, false.
   bool RefusedForks() const;
+  // Whether the kernel killed one of it for the memory of all. Without a cgroup that counts it:
+  // unknown, false.
+  bool KilledForMemory() const;
   // Whether it is too crowded to be asked to stop: what forks without end must be killed at once.
   bool IsCrowd() const { return RefusedForks() || Members().size() > kAskedMax; }
   void Signal(int signal) const;
@@ -49,8 +54,9 @@ class ProcessGroup {
 // Where groups are made.
 class GroupSource {
  public:
-  // Looks for a cgroup that this process may divide; removes what dead workers left in it.
-  static GroupSource Find();
+  // Looks for a cgroup that this process may divide, first at `preferred` unless that is empty;
+  // removes what dead workers left in it.
+  static GroupSource Find(const std::string& preferred = {});
   // Groups are trees of processes.
   GroupSource() = default;
 

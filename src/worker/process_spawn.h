@@ -16,6 +16,8 @@
 
 namespace noetl::worker {
 
+class Sandbox;
+
 // Where programs without a path are looked for, and the PATH of every process.
 inline constexpr std::string_view kProgramPath =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -26,8 +28,9 @@ struct SpawnPlan {
   std::string cwd;
   std::vector<int> descriptors;                       // the i-th becomes descriptor i
   std::vector<std::pair<int, std::uint64_t>> limits;  // RLIMIT_..., both soft and hard
-  std::string group;   // file that lets the process into its cgroup; empty: none
-  bool adopts = true;  // takes over the orphans of its descendants; otherwise we do
+  std::string group;                 // file that lets the process into its cgroup; empty: none
+  bool adopts = true;                // takes over the orphans of its descendants; otherwise we do
+  const Sandbox* sandbox = nullptr;  // that it enters before it runs; nullptr: none
 };
 
 struct Spawned {
@@ -35,7 +38,8 @@ struct Spawned {
   int pidfd = -1;  // the caller's to close
 };
 
-// Errors: "not_found" (no such program), "cwd", "too_long" (arguments and environment), "spawn".
+// Errors: "not_found" (no such program), "cwd", "too_long" (arguments and environment), "sandbox"
+// (the host refuses it), "spawn".
 Result<Spawned> Spawn(const SpawnPlan& plan);
 
 // The file that a program name stands for. Error: "not_found".

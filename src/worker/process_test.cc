@@ -12,62 +12,7 @@
 namespace noetl::worker {
 namespace {
 
-ProcessSpec ShellSpec(std::string program) {
-  ProcessSpec spec;
-  spec.argv = {"sh", "-c", std::move(program)};
-  spec.limits.timeout_ms = 20'000;
-  return spec;
-}
-
-ProcessSpec PythonSpec(std::string program) {
-  ProcessSpec spec = ShellSpec("");
-  spec.argv = {"python3", "-I", "-c", std::move(program)};
-  return spec;
-}
-
-class Processes : public ProcessTest {
- public:
-  struct State {
-    std::unique_ptr<Process> process;
-    std::optional<ProcessExit> exit;
-  };
-
-  std::shared_ptr<State> Begin(ProcessSpec spec) {
-    auto state = std::make_shared<State>();
-    auto started =
-        supervisor_->Start(std::move(spec), [this, state = state.get()](ProcessExit exit) {
-          state->exit = std::move(exit);
-          loop_.Stop();
-        });
-    EXPECT_TRUE(started.has_value()) << started.error().message;
-    if (started) state->process = std::move(*started);
-    return state;
-  }
-
-  ProcessExit Finish(const std::shared_ptr<State>& state) {
-    WaitUntil([&] { return state->exit.has_value(); });
-    return state->exit.value_or(ProcessExit());
-  }
-
-  ProcessExit Run(ProcessSpec spec) { return Finish(Begin(std::move(spec))); }
-
-  // Attacks one after the other; ordinary processes before, beside and after each are not harmed.
-  template <typename Check>
-  void Attack(const ProcessSpec& spec, Check check) {
-    for (int i = 0; i < kAttacks; ++i) {
-      const auto beside = Begin(
-          ShellSpec("trap 'echo lived; exit 0' TERM; touch up; while :; do sleep 0.01; done"));
-      WaitUntil([&] { return std::filesystem::exists(Files().at(0) + "/up"); });
-      const auto attack = Begin(spec);
-      EXPECT_EQ(Run(ShellSpec("echo during")).stdout_text, "during\n");
-      check(Finish(attack));
-      beside->process->Stop();
-      EXPECT_EQ(Finish(beside).stdout_text, "lived\n");
-      EXPECT_EQ(Run(ShellSpec("echo after")).stdout_text, "after\n");
-      ExpectNothingLeft();
-    }
-  }
-};
+class Processes : public ProcessRunTest {};
 
 TEST_F(Processes, GiveOutputAndExitCode) {
   const ProcessExit exit = Run(ShellSpec("echo out; echo err >&2; exit 3"));
@@ -238,7 +183,7 @@ TEST_F(Processes, DestroyingTheSupervisorEndsAll) {
   const auto one = Begin(ShellSpec("setsid sleep 1000 & sleep 1000"));
   const auto two = Begin(ShellSpec("trap '' TERM; sleep 1000; sleep 1000"));
   supervisor_.reset();
-  EXPECT_EQ(DescendantsOf(getpid()), std::vector<int>());
+  EXPECT_EQ(Descendants(), std::vector<int>());
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
   EXPECT_FALSE(one->exit.has_value() || two->exit.has_value());
 }
@@ -261,9 +206,9 @@ TEST_F(Processes, AnEarlierWorkersRemainsAreRemoved) {
   }
   EXPECT_EQ(Finish(running).stdout_text, "done\n");
   close(orphan->pidfd);
-  WaitUntil([&] { return DescendantsOf(getpid()).empty() || supervisor_->running() == 0; });
+  WaitUntil([&] { return Descendants().empty() || supervisor_->running() == 0; });
   ChildTable::OfThisProcess().Sweep();
-  WaitUntil([&] { return DescendantsOf(getpid()).empty(); });
+  WaitUntil([&] { return Descendants().empty(); });
   ExpectNothingLeft();
 }
 
@@ -302,6 +247,44 @@ TEST_F(Processes, GroupsOfDeadWorkersAreRemoved) {
   ExpectNothingLeft();
 }
 
+TEST_F(Processes, TheGroupToDivideCanBeNamed) {
+  const std::string named = GroupRoot() + "/named-" + std::to_string(getpid());
+  const bool made = !GroupRoot().empty() && mkdir(named.c_str(), 0700) == 0;
+  EXPECT_EQ(made, !GroupRoot().empty());
+  const std::string usual = supervisor_->Containment();
+  supervisor_ = *Supervisor::Create(&loop_, folder_, {.cgroup_root = named});
+  if (made) {
+    EXPECT_EQ(supervisor_->Containment(), "a cgroup for each call, under " + named);
+    EXPECT_TRUE(Run(ShellSpec("cat /proc/self/cgroup")).stdout_text.contains("/named-"));
+  }
+  ExpectNothingLeft();
+  supervisor_.reset();
+  if (made) {
+    EXPECT_EQ(rmdir(named.c_str()), 0);
+  }
+  // One that cannot be used is not.
+  supervisor_ = *Supervisor::Create(&loop_, folder_, {.cgroup_root = "/no/such"});
+  EXPECT_EQ(supervisor_->Containment(), usual);
+}
+
+TEST(ProcessGroups, KnowWhatTheKernelCounted) {
+  const TemporaryDirectory temporary;
+  const std::string folder = temporary.path() + "/group";
+  std::filesystem::create_directory(folder);
+  ProcessGroup group(folder);
+  EXPECT_FALSE(group.KilledForMemory() || group.RefusedForks());
+  std::ofstream(folder + "/memory.events") << "low 0\nhigh 0\nmax 7\noom 1\noom_kill 0\n";
+  std::ofstream(folder + "/pids.events") << "max 0\n";
+  EXPECT_FALSE(group.KilledForMemory() || group.RefusedForks());
+  std::ofstream(folder + "/memory.events") << "low 0\nhigh 0\nmax 7\noom 1\noom_kill 2\n";
+  EXPECT_TRUE(group.KilledForMemory());
+  std::ofstream(folder + "/pids.events") << "max 3\n";
+  EXPECT_TRUE(group.RefusedForks());
+  for (const char* name : {"/memory.events", "/pids.events"}) {
+    std::filesystem::remove(folder + name);
+  }
+}
+
 TEST_F(Processes, AForkBombDies) {
   ProcessSpec spec = PythonSpec(Bomb());
   spec.limits.timeout_ms = 300;
@@ -322,7 +305,9 @@ TEST_F(Processes, AForkBombWithinItsTimeDies) {
 // Without a cgroup: a walk of /proc. The bombs end by themselves.
 class ProcessesByWalk : public Processes {
  public:
-  ProcessesByWalk() { supervisor_ = std::move(*Supervisor::Create(&loop_, folder_, false)); }
+  ProcessesByWalk() {
+    supervisor_ = std::move(*Supervisor::Create(&loop_, folder_, {.cgroups = false}));
+  }
 };
 
 TEST_F(ProcessesByWalk, AForkBombDies) {

@@ -2,11 +2,13 @@
 // nothing is left behind.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +45,23 @@ class ProcessTest : public testing::Test {
       loop_.Run();
       loop_.CancelTimer(timer);
     }
+  }
+
+  // Processes of this one, without what other tests keep for themselves, such as a database.
+  std::vector<int> Children() const {
+    std::vector<int> children = ChildrenOf(getpid());
+    std::erase_if(children,
+                  [&](int pid) { return std::ranges::find(others_, pid) != others_.end(); });
+    return children;
+  }
+  std::vector<int> Descendants() const {
+    std::vector<int> all;
+    for (const int child : Children()) {
+      const std::vector<int> below = DescendantsOf(child);
+      all.push_back(child);
+      all.insert(all.end(), below.begin(), below.end());
+    }
+    return all;
   }
 
   // Processes anywhere on the machine that were started with our folder in their environment.
@@ -97,15 +116,74 @@ class ProcessTest : public testing::Test {
   void ExpectNothingLeft() {
     EXPECT_EQ(supervisor_->running(), 0U);
     EXPECT_EQ(Groups(), std::vector<std::string>());
-    EXPECT_EQ(DescendantsOf(getpid()), std::vector<int>());
+    EXPECT_EQ(Descendants(), std::vector<int>());
     EXPECT_EQ(ProcessesOfFolder(), std::vector<std::string>());
     EXPECT_EQ(Files(), std::vector<std::string>());
   }
 
+  const std::vector<int> others_ = ChildrenOf(getpid());
   EventLoop loop_;
   const TemporaryDirectory temporary_;
   const std::string& folder_ = temporary_.path();
   std::unique_ptr<Supervisor> supervisor_;
+};
+
+inline ProcessSpec ShellSpec(std::string program) {
+  ProcessSpec spec;
+  spec.argv = {"sh", "-c", std::move(program)};
+  spec.limits.timeout_ms = 20'000;
+  return spec;
+}
+
+inline ProcessSpec PythonSpec(std::string program) {
+  ProcessSpec spec = ShellSpec("");
+  spec.argv = {"python3", "-I", "-c", std::move(program)};
+  return spec;
+}
+
+// Runs processes one by one, or beside each other.
+class ProcessRunTest : public ProcessTest {
+ public:
+  struct State {
+    std::unique_ptr<Process> process;
+    std::optional<ProcessExit> exit;
+  };
+
+  std::shared_ptr<State> Begin(ProcessSpec spec) {
+    auto state = std::make_shared<State>();
+    auto started =
+        supervisor_->Start(std::move(spec), [this, state = state.get()](ProcessExit exit) {
+          state->exit = std::move(exit);
+          loop_.Stop();
+        });
+    EXPECT_TRUE(started.has_value()) << started.error().message;
+    if (started) state->process = std::move(*started);
+    return state;
+  }
+
+  ProcessExit Finish(const std::shared_ptr<State>& state) {
+    WaitUntil([&] { return state->exit.has_value(); });
+    return state->exit.value_or(ProcessExit());
+  }
+
+  ProcessExit Run(ProcessSpec spec) { return Finish(Begin(std::move(spec))); }
+
+  // Attacks one after the other; ordinary processes before, beside and after each are not harmed.
+  template <typename Check>
+  void Attack(const ProcessSpec& spec, Check check) {
+    for (int i = 0; i < kAttacks; ++i) {
+      const auto beside = Begin(
+          ShellSpec("trap 'echo lived; exit 0' TERM; touch up; while :; do sleep 0.01; done"));
+      WaitUntil([&] { return std::filesystem::exists(Files().at(0) + "/up"); });
+      const auto attack = Begin(spec);
+      EXPECT_EQ(Run(ShellSpec("echo during")).stdout_text, "during\n");
+      check(Finish(attack));
+      beside->process->Stop();
+      EXPECT_EQ(Finish(beside).stdout_text, "lived\n");
+      EXPECT_EQ(Run(ShellSpec("echo after")).stdout_text, "after\n");
+      ExpectNothingLeft();
+    }
+  }
 };
 
 // A call of a tool and its answer.

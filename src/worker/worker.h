@@ -19,6 +19,7 @@
 #include "base/ids.h"
 #include "base/reactor.h"
 #include "bus/link.h"
+#include "engine/pipeline.h"
 #include "worker/tool.h"
 #include "worker/tools/registry.h"
 
@@ -28,6 +29,12 @@ struct WorkerOptions {
   std::string worker_id = "local";
   // Declared nowhere: how long one tool call may take.
   std::int64_t call_timeout_ms = 3'600'000;
+  // The most that a tool call may declare; 0: any.
+  std::int64_t declared_timeout_ms_max = 0;
+  // Task runs in one pipeline.
+  std::int64_t task_runs_max = engine::kTaskRunsMaxDefault;
+  // A keychain name that is not there fails the step in every profile.
+  bool keychain_strict = false;
   // Tool calls of one kind at once; others wait for their turn. Kinds not named: no limit.
   std::map<std::string, int, std::less<>> calls_max;
   // Text of tool processes is sent on when this much has gathered or this long after it came.

@@ -3,7 +3,7 @@ import base64
 import datetime
 import pathlib
 
-from harness import case, check, expect, in_parallel, running
+from harness import Failure, case, check, expect, in_parallel, running
 
 TOKEN = "a-token-of-workers"
 SERVER = {"settings": {"NOETL_INTERNAL_API_TOKEN": TOKEN}}
@@ -255,6 +255,29 @@ def master_keys(server):
            f"{rotated}")
     for body in ({"batch_size": 0}, {"max_batches": 0}, {"batch_size": "x"}):
         check(inner.post("/api/internal/wallet/rotate-kek", body), 422)
+
+
+@case
+def another_key_is_noticed_at_the_start(server):
+    def key(letter):
+        return {"NOETL_ENCRYPTION_KEY": base64.b64encode(letter * 32).decode()}
+
+    with running(server, settings=key(b"a")) as own:
+        put(own, "kept")
+        own.stop()
+        own.settings = key(b"b")
+        try:
+            own.start()
+        except Failure as failure:
+            expect("'kept' cannot be opened" in str(failure), str(failure))
+        else:
+            raise Failure("it started with a key that opens nothing")
+        own.settings = {**key(b"b"), "NOETL_KEY_CHECK": "false"}
+        own.start()
+        own.stop()
+        own.settings = key(b"a")
+        own.start()
+        check(own.get("/api/credentials/kept?include_data=true"), 200, {"data": {"password": SECRET}})
 
 
 @case

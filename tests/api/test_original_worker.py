@@ -50,6 +50,9 @@ def runs_a_playbook(server):
     expect(first["context"]["render_context"]["workload"]["who"] == "ann", str(first["context"]))
     expect(second["context"]["tool_config"]["args"]["first"] == 7, str(second["context"]))
     check_log(server, execution, 2)
+    # What was claimed waits for nobody.
+    metrics = server.get("/metrics").data.decode()
+    expect('\nnoetl_commands{status="pending"} 0\n' in metrics, metrics)
     status_code, _ = worker.deregister()
     expect(status_code == 200, "it could not leave")
 

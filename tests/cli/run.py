@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
 DOCS = ROOT / "docs" / "cli.md"
 COMMANDS = ["executions", "show", "events", "logs", "cancel", "verify", "backup",
-            "restore", "purge", "doctor", "up", "server", "worker",
+            "restore", "purge", "doctor", "up", "server", "worker", "subscribe",
             "status", "rerun", "register", "catalog", "credential", "query", "workers", "cleanup", "db",
             "context", "auth",
             "run", "resume", "validate", "fmt", "test", "graph", "simulate", "schema", "version", "completion"]

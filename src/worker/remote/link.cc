@@ -68,7 +68,9 @@ RemoteLink::RemoteLink(RemoteOptions options, EventLoop* loop, Clock* clock, IdS
       tick_timer_(loop),
       poll_timer_(loop),
       stage_timer_(loop),
-      register_timer_(loop) {}
+      register_timer_(loop) {
+  metrics_.Confines(options_.sandbox_level);
+}
 
 RemoteLink::~RemoteLink() = default;
 

@@ -45,6 +45,7 @@ struct RemoteOptions {
   std::string version;
   int slots = 4;
   bool sealed_credentials = false;  // credentials come encrypted to this process
+  int sandbox_level = 1;            // for the metrics
 
   std::string spool_file;
   std::int64_t spool_bytes_max = std::int64_t{256} << 20;

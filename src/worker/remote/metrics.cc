@@ -30,6 +30,9 @@ WorkerMetrics::WorkerMetrics(const std::string& version, const std::vector<std::
       spool_records_(metrics_.Gauge("noetl_worker_spool_records",
                                     "Reports on the disk that wait for the server.")),
       spool_bytes_(metrics_.Gauge("noetl_worker_spool_bytes", "Size of the spool file.")),
+      sandbox_level_(metrics_.Gauge("noetl_worker_sandbox_level",
+                                    "How processes of tools are confined at least: 0 off, 1 "
+                                    "basic, 2 strict.")),
       events_sent_(
           metrics_.Counter("noetl_worker_events_sent_total", "Events that the server has stored.")),
       retries_(metrics_.Counter("noetl_worker_event_emit_retries_total",

@@ -31,6 +31,9 @@ class WorkerMetrics {
   // `kinds` are those of the tools that this worker has.
   WorkerMetrics(const std::string& version, const std::vector<std::string>& kinds);
 
+  // How processes of tools are confined at least: 0 off, 1 basic, 2 strict.
+  void Confines(int sandbox_level) { sandbox_level_.Set(sandbox_level); }
+
   void EventsSent(std::size_t count) { events_sent_.Add(static_cast<double>(count)); }
   void SendingRetried() { retries_.Add(); }
   // How a request for work ended.
@@ -57,6 +60,7 @@ class WorkerMetrics {
   GaugeMetric undelivered_;
   GaugeMetric spool_records_;
   GaugeMetric spool_bytes_;
+  GaugeMetric sandbox_level_;
   CounterMetric events_sent_;
   CounterMetric retries_;
   CounterMetric pulls_claimed_;

@@ -19,6 +19,7 @@ TEST(WorkerMetricsTest, CountsByKind) {
   metrics.Pulled(0);
   metrics.Pulled(3);
   metrics.PullFailed();
+  metrics.Confines(2);
   const std::string text = metrics.Expose({.ready = true,
                                            .slots = 4,
                                            .running = 2,
@@ -34,6 +35,7 @@ TEST(WorkerMetricsTest, CountsByKind) {
            "noetl_worker_undelivered_reports 3\n",
            "noetl_worker_spool_records 5\n",
            "noetl_worker_spool_bytes 900\n",
+           "noetl_worker_sandbox_level 2\n",
            "noetl_worker_events_sent_total 7\n",
            "noetl_worker_event_emit_retries_total 0\n",
            "noetl_worker_leases_lost_total 0\n",

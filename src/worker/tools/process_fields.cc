@@ -26,6 +26,11 @@ constexpr std::size_t kScriptBytesMax = 4 << 20;
 constexpr std::int64_t kMemoryMbMin = 64;
 // Output is held in memory and travels in an event's payload.
 constexpr std::int64_t kOutputBytesMax = 64 << 20;
+// More than a machine has, and still a number that the kernel takes.
+constexpr std::int64_t kAnyMemoryMb = 1LL << 30;
+constexpr std::int64_t kAnyFileBytes = 1LL << 50;
+constexpr std::int64_t kAnyOpenFiles = 1LL << 20;
+constexpr std::int64_t kAnyProcesses = 1LL << 22;
 
 std::optional<std::int64_t> ToInt(const Json& value) {
   if (value.is_int()) return value.AsInt();
@@ -114,8 +119,31 @@ Result<Environment> CallEnvironment(const ToolCall& call) {
   return env;
 }
 
-ProcessLimits CallLimits(const ToolCall& call, std::int64_t timeout_ms_default) {
+Result<Confinement> CallConfinement(const ToolCall& call, const SandboxPolicy& policy) {
+  Confinement confinement{.level = policy.level, .user = policy.user};
+  const Json& asked = call.spec["sandbox"];
+  if (!asked.is_null()) {
+    NOETL_ASSIGN(const SandboxLevel level, SandboxLevelOf(FieldText(asked)));
+    // A step can be confined more than the worker asks for, never less.
+    confinement.level = std::max(confinement.level, level);
+  }
+  const std::string network = FieldText(call.config["network"]);
+  if (!network.empty() && network != "allow" && network != "deny") {
+    return Fail("config", fmt::format("`network` is allow or deny, not '{}'", network));
+  }
+  confinement.deny_network = network == "deny";
+  return confinement;
+}
+
+ProcessLimits CallLimits(const ToolCall& call, std::int64_t timeout_ms_default,
+                         SandboxLevel level) {
   ProcessLimits limits;
+  if (level == SandboxLevel::kOff) {
+    limits.memory_mb = kAnyMemoryMb;
+    limits.file_bytes_max = kAnyFileBytes;
+    limits.open_files_max = kAnyOpenFiles;
+    limits.processes_max = kAnyProcesses;
+  }
   limits.timeout_ms =
       std::max<std::int64_t>(DeclaredTimeoutMs(call).value_or(timeout_ms_default), 1);
   limits.memory_mb =
@@ -131,6 +159,15 @@ std::string TimeoutMessage(std::int64_t timeout_ms) {
   }
   return fmt::format("Execution timed out after {} seconds",
                      static_cast<double>(timeout_ms) / 1000);
+}
+
+ToolAnswer CannotStart(const Error& error, std::string_view code) {
+  if (error.code == "sandbox") {
+    return Refuse("config", "SANDBOX", "Configuration error: " + error.message);
+  }
+  const bool config = error.code == "cwd" || error.code == "not_found";
+  return Refuse(config ? "config" : "tool_error", config ? "CONFIG" : code,
+                (config ? "Configuration error: " : "Process error: ") + error.message);
 }
 
 ToolAnswer Cancelled(std::string_view source) {

@@ -29,11 +29,18 @@ bool FieldBool(const Json& config, std::string_view name, bool fallback);
 
 // What every program may know about its call, then the declared `env`. Error: "config".
 Result<Environment> CallEnvironment(const ToolCall& call);
-// Limits of the call: declared time, memory and output, or the fallbacks.
-ProcessLimits CallLimits(const ToolCall& call, std::int64_t timeout_ms_default);
+// How the call is confined: as `policy` says, or more when its `network` or `spec.sandbox` asks for
+// more. The scratch directory is the caller's to fill. Error: "config".
+Result<Confinement> CallConfinement(const ToolCall& call, const SandboxPolicy& policy);
+// Limits of the call: declared time, memory and output, or the fallbacks, which without a sandbox
+// are none but the time.
+ProcessLimits CallLimits(const ToolCall& call, std::int64_t timeout_ms_default,
+                         SandboxLevel level = SandboxLevel::kBasic);
 
 // "Execution timed out after N seconds"
 std::string TimeoutMessage(std::int64_t timeout_ms);
+// The answer of a call whose process could not be started; `code` is the tool's own for it.
+ToolAnswer CannotStart(const Error& error, std::string_view code);
 // The answer of a call that ended because it was told to.
 ToolAnswer Cancelled(std::string_view source);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -11,11 +13,14 @@
 #include "base/json_io.h"
 #include "base/text.h"
 #include "worker/bounded_text.h"
+#include "worker/process_spawn.h"
 #include "worker/tools/process_fields.h"
 
 namespace noetl::worker {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 std::optional<std::string> DecodeBase64(std::string_view text) {
   std::string out;
@@ -57,14 +62,14 @@ Result<std::string> Code(const Json& config, const std::string& scripts_folder) 
 }
 
 // A process that is kept for more jobs has no limit of processor time, which adds up over them.
-Json KernelLimits(ProcessLimits limits, bool keep) {
+Json KernelLimits(ProcessLimits limits, bool keep, bool strict) {
   if (keep) limits.timeout_ms = 0;
   std::vector<Json> list;
   const auto add = [&](int which, std::uint64_t value) {
     list.push_back(Json::Array({Json(which), Json(static_cast<std::int64_t>(value))}));
   };
   add(RLIMIT_AS, static_cast<std::uint64_t>(limits.memory_mb << 20) * 3 / 2);
-  for (const auto& [which, value] : ResourceLimits(limits)) add(which, value);
+  for (const auto& [which, value] : ResourceLimits(limits, strict)) add(which, value);
   return Json::Array(std::move(list));
 }
 
@@ -78,6 +83,35 @@ Result<Json> SearchPath(const Json& deps) {
   return Json::Array(std::move(path));
 }
 
+// The interpreter that a call names; empty: the usual one.
+Result<std::string> NamedInterpreter(const Json& config) {
+  std::string named = FieldText(config["python"]);
+  const std::string venv = FieldText(config["deps"]["venv_path"]);
+  if (venv.empty()) return named;
+  if (!named.empty()) return Fail("config", "give `python` or `deps.venv_path`, not both");
+  if (!venv.starts_with('/')) {
+    return Fail("config", fmt::format("`deps.venv_path` '{}' is not an absolute path", venv));
+  }
+  return (fs::path(venv).lexically_normal() / "bin/python").lexically_normal().string();
+}
+
+// The folder that an interpreter and its modules are in; empty: it is of the system.
+std::string FolderOf(const fs::path& program) {
+  const fs::path folder = program.parent_path();
+  const fs::path whole = folder.filename() == "bin" ? folder.parent_path() : folder;
+  return whole == "/" || whole == "/usr" ? std::string() : whole.string();
+}
+
+// What a strictly confined interpreter has to see: its own place, and where links lead from there.
+Result<std::vector<std::string>> FoldersOf(const std::string& interpreter) {
+  NOETL_ASSIGN(const std::string program, FindProgram(interpreter));
+  std::vector<std::string> folders = {FolderOf(program)};
+  std::error_code error;
+  folders.push_back(FolderOf(fs::canonical(program, error)));
+  std::erase(folders, "");
+  return folders;
+}
+
 // What a call asks for, checked; the job lacks only its directory.
 struct PythonPlan {
   std::string interpreter;
@@ -85,19 +119,24 @@ struct PythonPlan {
   Environment env;
   JsonObjectBuilder job;
   ProcessLimits limits;
+  Confinement confinement;
   std::string reuse_key;
 };
 
 Result<PythonPlan> MakePlan(const ToolCall& call, const std::string& scripts_folder,
-                            std::int64_t timeout_ms_default) {
+                            std::int64_t timeout_ms_default, const SandboxPolicy& policy) {
   PythonPlan plan;
   NOETL_ASSIGN(const std::string code, Code(call.config, scripts_folder));
   NOETL_ASSIGN(plan.env, CallEnvironment(call));
   NOETL_ASSIGN(const Json path, SearchPath(call.config["deps"]));
-  plan.limits = CallLimits(call, timeout_ms_default);
-  const bool keep = FieldBool(call.spec["python"], "reuse", false);
+  NOETL_ASSIGN(plan.interpreter, NamedInterpreter(call.config));
+  NOETL_ASSIGN(plan.confinement, CallConfinement(call, policy));
+  plan.limits = CallLimits(call, timeout_ms_default, plan.confinement.level);
+  // A strictly confined process can only use the directory of its first call.
+  const bool keep = FieldBool(call.spec["python"], "reuse", false) && !plan.confinement.strict();
   if (keep) {
-    plan.reuse_key = fmt::format("{}\n{}\n{}", call.execution_id, call.step, call.label);
+    plan.reuse_key = fmt::format("{}\n{}\n{}\n{}\n{}", call.execution_id, call.step, call.label,
+                                 plan.interpreter, plan.confinement.deny_network ? "denied" : "");
   }
   Json context = call.context.is_object() ? call.context : Json::Object();
   if (!context.Has("execution_id")) {
@@ -105,7 +144,6 @@ Result<PythonPlan> MakePlan(const ToolCall& call, const std::string& scripts_fol
   }
   if (!context.Has("step")) context = context.With("step", call.step);
   plan.cwd = FieldText(call.config["cwd"]);
-  plan.interpreter = FieldText(call.config["python"]);
   plan.job.Add("code", code)
       .Add("filename", fmt::format("<step:{}>", call.step))
       .Add("args", call.input.is_object() ? call.input : Json::Object())
@@ -113,7 +151,7 @@ Result<PythonPlan> MakePlan(const ToolCall& call, const std::string& scripts_fol
       .Add("libs", call.config["libs"])
       .Add("assert", call.config["assert"])
       .Add("sys_path", path)
-      .Add("limits", KernelLimits(plan.limits, keep))
+      .Add("limits", KernelLimits(plan.limits, keep, plan.confinement.strict()))
       .Add("keep", keep);
   return plan;
 }
@@ -157,7 +195,8 @@ ToolAnswer Replied(const PythonEnd& end) {
                   "the result cannot be read: " + reply.error().message, Printed(end));
   }
   if (reply->Has("cannot")) {
-    return Refuse("config", "CONFIG", "Configuration error: " + (*reply)["cannot"].ToString());
+    return Refuse("config", (*reply)["code"].AsString(),
+                  "Configuration error: " + (*reply)["cannot"].ToString());
   }
   if (!(*reply)["ok"].AsBool()) return Raised((*reply)["error"], end);
   ToolAnswer answer;
@@ -194,6 +233,7 @@ ToolAnswer Judge(const PythonEnd& end, const ProcessLimits& limits) {
       return Failed("python", "tool_error", "PY_LOST", true, "Process error: " + end.message,
                     Printed(end));
     case PythonEnding::kCannotStart:
+      if (end.code == "sandbox") return CannotStart({end.code, end.message}, "PY_START");
       return Refuse("config", "PY_START", "Configuration error: " + end.message);
     case PythonEnding::kDied: break;
   }
@@ -229,29 +269,32 @@ class PythonRun final : public Running {
 
 }  // namespace
 
-PythonTool::PythonTool(const ToolSetup& setup) : setup_(setup) {
+PythonTool::PythonTool(const ToolSetup& setup)
+    : setup_(setup),
+      interpreter_(setup.settings == nullptr ? "python3" : setup.settings->Text("PYTHON_PATH")),
+      policy_(SandboxPolicy::Of(setup.settings)),
+      pools_(setup.loop, setup.supervisor, interpreter_,
+             setup.settings == nullptr ? std::vector<std::string>()
+                                       : setup.settings->List("NOETL_PYTHON_PREIMPORT")) {
   if (setup.settings == nullptr) return;
-  interpreter_ = setup.settings->Text("PYTHON_PATH");
   others_ = setup.settings->List("NOETL_PYTHON_INTERPRETERS");
-  preload_ = setup.settings->List("NOETL_PYTHON_PREIMPORT");
+  spawns_ = setup.settings->Text("NOETL_PYTHON_MODE") == "spawn";
   scripts_folder_ = setup.settings->Text("NOETL_SCRIPTS_DIR");
   timeout_ms_default_ = setup.settings->DurationMs("NOETL_WORKER_COMMAND_TIMEOUT_SECONDS");
 }
 
-PythonPool& PythonTool::PoolOf(const std::string& interpreter) {
-  std::unique_ptr<PythonPool>& pool = pools_[interpreter];
-  if (!pool) {
-    pool = std::make_unique<PythonPool>(setup_.loop, setup_.supervisor, interpreter, preload_);
-  }
-  return *pool;
-}
-
 std::unique_ptr<Running> PythonTool::Start(ToolCall call, Done done) {
-  Result<PythonPlan> plan = MakePlan(call, scripts_folder_, timeout_ms_default_);
+  Result<PythonPlan> plan = MakePlan(call, scripts_folder_, timeout_ms_default_, policy_);
   if (plan && !plan->interpreter.empty() && plan->interpreter != interpreter_ &&
       std::ranges::find(others_, plan->interpreter) == others_.end()) {
     plan = Fail("config",
                 fmt::format("'{}' is not among NOETL_PYTHON_INTERPRETERS", plan->interpreter));
+  }
+  if (plan && plan->interpreter.empty()) plan->interpreter = interpreter_;
+  if (plan && plan->confinement.strict()) {
+    Result<std::vector<std::string>> folders = FoldersOf(plan->interpreter);
+    if (folders) plan->confinement.readable = *std::move(folders);
+    else plan = std::unexpected(std::move(folders).error());
   }
   if (!plan) {
     done(Refuse("config", "CONFIG", "Configuration error: " + plan.error().message));
@@ -266,18 +309,27 @@ std::unique_ptr<Running> PythonTool::Start(ToolCall call, Done done) {
   env.insert(env.end(), plan->env.begin(), plan->env.end());
   JsonObjectBuilder variables;
   for (const auto& [name, value] : env) variables.Add(name, CleanText(value));
+  PythonPool* pool =
+      spawns_ || plan->confinement.strict() ? nullptr : pools_.Find(plan->interpreter);
   PythonJob job;
+  job.confinement = plan->confinement;
+  job.confinement.scratch = *scratch;
+  if (pool == nullptr) {
+    pool = &pools_.usual();
+    job.interpreter = plan->interpreter;
+  } else if (plan->confinement.deny_network) {
+    plan->job.Add("namespaces", static_cast<std::int64_t>(NetworkNamespaces()));
+  }
   job.body = WriteJson(plan->job.Add("env", variables.Build())
                            .Add("cwd", plan->cwd.empty() ? *scratch : plan->cwd)
                            .Build());
   job.limits = plan->limits;
   job.reuse_key = plan->reuse_key;
   job.output = std::move(call.output);
-  PythonPool& pool = PoolOf(plan->interpreter.empty() ? interpreter_ : plan->interpreter);
   auto run = std::make_unique<PythonRun>(setup_.supervisor, std::move(*scratch));
   PythonRun* const started = run.get();
-  run->Own(pool.Start(std::move(job), [started, limits = plan->limits,
-                                       done = std::move(done)](PythonEnd end) mutable {
+  run->Own(pool->Start(std::move(job), [started, limits = plan->limits,
+                                        done = std::move(done)](PythonEnd end) mutable {
     started->RemoveScratch();
     done(Judge(end, limits));
   }));

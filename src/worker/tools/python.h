@@ -3,11 +3,12 @@
 // Thread rule as in tool.h.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "worker/tools/python_pool.h"
+#include "worker/sandbox.h"
+#include "worker/tools/python_pools.h"
 #include "worker/tools/registry.h"
 
 namespace noetl::worker {
@@ -19,20 +20,21 @@ class PythonTool final : public Tool {
   std::unique_ptr<Running> Start(ToolCall call, Done done) override;
   // Starts the usual interpreter ahead of the first call. On the worker's thread: the processes
   // end with the thread that started them.
-  void Warm() { PoolOf(interpreter_).Warm(); }
+  void Warm() {
+    if (!spawns_) pools_.usual().Warm();
+  }
 
-  PythonPool& pool() { return PoolOf(interpreter_); }
+  PythonPool& pool() { return pools_.usual(); }
 
  private:
-  PythonPool& PoolOf(const std::string& interpreter);
-
   ToolSetup setup_;
-  std::string interpreter_ = "python3";
+  std::string interpreter_;
   std::vector<std::string> others_;
-  std::vector<std::string> preload_;
   std::string scripts_folder_;
   std::int64_t timeout_ms_default_ = 3'600'000;
-  std::map<std::string, std::unique_ptr<PythonPool>> pools_;
+  SandboxPolicy policy_;
+  bool spawns_ = false;  // a process for each call instead of warm ones
+  PythonPools pools_;
 };
 
 }  // namespace noetl::worker

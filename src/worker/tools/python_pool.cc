@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "worker/bounded_text.h"
 #include "worker/process_tree.h"
+#include "worker/tools/python_call.h"
 #include "worker/tools/python_zygote.h"
 
 namespace noetl::worker {
@@ -93,6 +94,8 @@ class PythonPool::Impl final : public PythonZygote::Listener {
   void OnZygoteExit(PythonZygote* zygote, std::string errors) override;
 
   Status StartZygote();
+  // Starts a process for this job alone.
+  void StartCall(Run* run);
   // The one that forks: the latest that has shown that it works.
   PythonZygote* Active() const;
   void Recycle();
@@ -108,7 +111,8 @@ class PythonPool::Impl final : public PythonZygote::Listener {
   void BuryIf(Dead dead);
   void Remove(Run* run);
 
-  // Children of different zygotes may for a moment have the same number.
+  // Children of different zygotes may for a moment have the same number. Those without a zygote
+  // were started by ourselves.
   using ChildKey = std::pair<const PythonZygote*, int>;
 
   EventLoop* loop;
@@ -118,6 +122,7 @@ class PythonPool::Impl final : public PythonZygote::Listener {
   int forks_max;
 
   std::vector<std::unique_ptr<PythonZygote>> zygotes;  // the oldest first
+  std::map<int, std::unique_ptr<PythonCall>> calls;
   Reactor::TimerId again = 0;
   std::deque<std::unique_ptr<PythonChild>> spares;
   Kept kept;
@@ -141,7 +146,7 @@ class PythonPool::Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  const std::string& reuse_key() const { return job_.reuse_key; }
+  const PythonJob& job() const { return job_; }
   void Begin(std::unique_ptr<PythonChild> child);
   void Stop();
   void Abandon();
@@ -150,6 +155,7 @@ class PythonPool::Run {
   void OnExit(int status);
   // The zygote is gone, and the child with it.
   void OnLost(PythonEnding ending, std::string message);
+  void OnCannotStart(const Error& error);
 
  private:
   void OnChannel(unsigned ready);
@@ -210,6 +216,12 @@ void PythonPool::Run::Begin(std::unique_ptr<PythonChild> child) {
   if (child_->first_job_us == 0) child_->first_job_us = NowMicros();
   frame_ = Frame(std::move(job_.body));
   pool_->busy.emplace(Impl::ChildKey(child_->zygote, child_->pid), this);
+  // Children wait for their jobs in groups with the usual limits.
+  constexpr ProcessLimits kUsual;
+  if (child_->zygote != nullptr && (job_.limits.memory_mb != kUsual.memory_mb ||
+                                    job_.limits.processes_max != kUsual.processes_max)) {
+    child_->group->Limit(job_.limits.processes_max, job_.limits.memory_mb);
+  }
   pool_->supervisor->Guard(child_->group.get(), job_.limits, [this](Supervisor::Excess excess) {
     if (!cause_) {
       cause_ =
@@ -340,6 +352,7 @@ void PythonPool::Run::Kill() {
   if (gone_) return;
   child_->group->Kill();
   loop_->CancelTimer(grace_);
+  if (child_->zygote == nullptr) return;
   // The zygote tells of the end; one that does not is of no more use.
   grace_ = loop_->After(kGoneAfterKillUs, [zygote = child_->zygote] { zygote->Kill(); });
 }
@@ -357,6 +370,7 @@ void PythonPool::Run::OnExit(int status) {
   loop_->CancelTimer(grace_);
   // The reply may have come together with the end.
   if (channel_watched_) Receive();
+  if (!cause_ && child_->group->KilledForMemory()) cause_ = PythonEnding::kMemory;
   pool_->supervisor->Unguard(child_->group.get());
   child_->group->Lead(0);
   pool_->supervisor->End(std::move(child_->group), [weak = std::weak_ptr(pool_->runs.at(this))] {
@@ -369,6 +383,11 @@ void PythonPool::Run::OnLost(PythonEnding ending, std::string message) {
   end_.message = std::move(message);
   if (child_) return OnExit(0);
   Answer();
+}
+
+void PythonPool::Run::OnCannotStart(const Error& error) {
+  end_.code = error.code;
+  OnLost(PythonEnding::kCannotStart, error.message);
 }
 
 void PythonPool::Run::Disconnect() {
@@ -413,6 +432,19 @@ PythonPool::Impl::~Impl() {
   for (const auto& [key, run] : busy) run->Drop();
   // Their children end with them, and the groups go when they are empty.
   zygotes.clear();
+  calls.clear();
+}
+
+void PythonPool::Impl::StartCall(Run* run) {
+  auto call = std::make_unique<PythonCall>(loop, supervisor);
+  Result<std::unique_ptr<PythonChild>> child = call->Start(run->job(), [this](int pid, int status) {
+    const std::unique_ptr<PythonCall> last = std::move(calls.at(pid));
+    calls.erase(pid);
+    OnChildExit(nullptr, pid, status);
+  });
+  if (!child) return run->OnCannotStart(child.error());
+  calls.emplace((*child)->pid, std::move(call));
+  run->Begin(std::move(*child));
 }
 
 Status PythonPool::Impl::StartZygote() {
@@ -519,7 +551,7 @@ void PythonPool::Impl::Dispatch() {
   if (!waiting.empty() && zygotes.empty()) {
     if (const Status started = StartZygote(); !started) {
       for (Run* run : std::exchange(waiting, {})) {
-        run->OnLost(PythonEnding::kCannotStart, started.error().message);
+        run->OnCannotStart(started.error());
       }
       return;
     }
@@ -564,6 +596,7 @@ void PythonPool::Impl::Retire(std::unique_ptr<PythonChild> child) {
   child->timer = loop->After(kGoneAfterReplyUs, [this, key] {
     PythonChild& late = *going.at(key);
     late.group->Kill();
+    if (late.zygote == nullptr) return;
     late.timer = loop->After(kGoneAfterKillUs, [zygote = late.zygote] { zygote->Kill(); });
   });
   going.emplace(key, std::move(child));
@@ -592,11 +625,15 @@ std::unique_ptr<Running> PythonPool::Start(PythonJob job, Ended ended) {
   const auto run = std::make_shared<Run>(impl_.get(), std::move(job), std::move(ended));
   impl_->runs.emplace(run.get(), run);
   auto handle = std::make_unique<Handle>(run);
-  if (const auto found = impl_->kept.find(run->reuse_key()); found != impl_->kept.end()) {
+  if (const auto found = impl_->kept.find(run->job().reuse_key); found != impl_->kept.end()) {
     std::unique_ptr<PythonChild> child = std::move(found->second);
     impl_->kept.erase(found);
     impl_->loop->CancelTimer(child->timer);
     run->Begin(std::move(child));
+    return handle;
+  }
+  if (!run->job().interpreter.empty()) {
+    impl_->StartCall(run.get());
     return handle;
   }
   impl_->waiting.push_back(run.get());

@@ -1,11 +1,13 @@
 // Python processes that are ready before they are needed.
 //
 // For one interpreter: a zygote (python_zygote.h) and children that it forked ahead of their calls.
-// A job takes one of them and uses it up, so calls share nothing; with a `reuse_key` the child stays
-// for the next job of the same key, up to a number of jobs, an age and a growth. The zygote starts
-// with the first job or with `Warm`; it is replaced after a number of forks, and when it was lost:
-// jobs that ran at that moment end as kLost. A pool without jobs wakes nobody. Lives on the event
-// loop of the worker; destroying it kills all.
+// A job takes one of them and uses it up, so calls share nothing; with a `reuse_key` the child
+// stays for the next job of the same key, up to a number of jobs, an age and a growth. A job may
+// also ask for a process that is started for it (python_call.h): slower by far, but it can be any
+// interpreter and confined in any way. The zygote starts with the first job or with `Warm`; it is
+// replaced after a number of forks, and when it was lost: jobs that ran at that moment end as
+// kLost. A pool without jobs wakes nobody. Lives on the event loop of the worker; destroying it
+// kills all.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +27,9 @@ struct PythonJob {
   std::string body;  // JSON
   ProcessLimits limits;
   std::string reuse_key;  // empty: a child of its own
+  // The interpreter to start for it, and how that is confined; empty: a child of the zygote.
+  std::string interpreter;
+  Confinement confinement;
   std::function<void(OutputStream, std::string_view)> output;
 };
 
@@ -43,6 +48,7 @@ struct PythonEnd {
   PythonEnding ending = PythonEnding::kReplied;
   std::string reply;    // JSON
   std::string message;  // kLost, kCannotStart
+  std::string code;     // of the error that is behind kCannotStart, when there is one
   int status = 0;       // kDied, as waitpid gives it
   std::string stdout_text;
   std::string stderr_text;

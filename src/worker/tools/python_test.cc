@@ -60,11 +60,11 @@ class Python : public ProcessTest {
   // Besides the parent process and its spare children.
   void ExpectOnlyThePoolLeft() {
     WaitUntil([&] {
-      return tool_->pool().idle() && DescendantsOf(getpid()).size() == tool_->pool().spares() + 1 &&
+      return tool_->pool().idle() && Descendants().size() == tool_->pool().spares() + 1 &&
              Files().size() == 1 &&
              Groups().size() == (GroupRoot().empty() ? 0 : tool_->pool().spares());
     });
-    EXPECT_EQ(ChildrenOf(getpid()), std::vector<int>{tool_->pool().zygote_pid()});
+    EXPECT_EQ(Children(), std::vector<int>{tool_->pool().zygote_pid()});
   }
 
   template <typename Check>
@@ -432,12 +432,12 @@ TEST_F(Python, AZygoteIsReplacedAfterManyForks) {
     zygotes.insert(pool.zygote_pid());
   }
   // The earlier ones go when nothing of theirs is left.
-  WaitUntil([&] { return ChildrenOf(getpid()).size() <= 2; });
+  WaitUntil([&] { return Children().size() <= 2; });
 }
 
 TEST_F(Python, APoolStartsWithItsFirstCall) {
   EXPECT_EQ(tool_->pool().zygote_pid(), 0);
-  EXPECT_EQ(DescendantsOf(getpid()), std::vector<int>());
+  EXPECT_EQ(Descendants(), std::vector<int>());
   EXPECT_EQ(Text("result = 1"), "1");
   EXPECT_NE(tool_->pool().zygote_pid(), 0);
 }

@@ -35,6 +35,15 @@ void CloseDescriptor(int& descriptor) {
 
 }  // namespace
 
+int OpenRunnerSource() {
+  int source = memfd_create("noetl_runner.py", MFD_CLOEXEC);
+  if (source >= 0 && write(source, kRunnerSource.data(), kRunnerSource.size()) !=
+                         static_cast<ssize_t>(kRunnerSource.size())) {
+    CloseDescriptor(source);
+  }
+  return source;
+}
+
 void PythonChild::Disconnect() {
   CloseDescriptor(channel);
   for (int& descriptor : output) CloseDescriptor(descriptor);
@@ -69,13 +78,11 @@ void PythonZygote::Close() {
 Status PythonZygote::Start(const std::string& interpreter,
                            const std::vector<std::string>& preload) {
   NOETL_ASSIGN(scratch_, supervisor_->MakeScratch());
-  const int source = memfd_create("noetl_runner.py", MFD_CLOEXEC);
+  const int source = OpenRunnerSource();
   int sockets[2] = {-1, -1};
   int errors[2] = {-1, -1};
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   const bool opened = source >= 0 && nothing >= 0 &&
-                      write(source, kRunnerSource.data(), kRunnerSource.size()) ==
-                          static_cast<ssize_t>(kRunnerSource.size()) &&
                       socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) == 0 &&
                       pipe2(errors, O_CLOEXEC | O_NONBLOCK) == 0;
   SpawnPlan plan{.argv = {interpreter, "-I", "-B", "/proc/self/fd/4"},

@@ -21,9 +21,12 @@ namespace noetl::worker {
 
 class PythonZygote;
 
+// A descriptor of the program text of runner.py, the caller's to close; -1: errno says why not.
+int OpenRunnerSource();
+
 // A forked child and our ends of its connections.
 struct PythonChild {
-  PythonZygote* zygote = nullptr;
+  PythonZygote* zygote = nullptr;  // nullptr: started by itself
   int pid = 0;
   std::unique_ptr<ProcessGroup> group;
   int channel = -1;

@@ -3,7 +3,7 @@
 The worker starts this once per interpreter. It loads the usual modules and then forks children
 ahead of their calls: each waits for one job on its own channel, runs it and ends, so that no call
 sees what another one did. Standard output and error are pipes to the worker; the result goes over
-the channel.
+the channel. With the argument --call it is such a child itself, and descriptor 3 is its channel.
 
 Control socket (descriptor 3), one message each:
   worker -> here   F<file>            fork one more child; it writes 0 to the file, if there is one,
@@ -25,6 +25,7 @@ import csv
 import datetime
 import decimal
 import faulthandler
+import fcntl
 import functools
 import gc
 import hashlib
@@ -58,14 +59,22 @@ import uuid
 
 try:
     import ctypes
-    prctl = ctypes.CDLL(None).prctl
+    libc = ctypes.CDLL(None, use_errno=True)
+    prctl = libc.prctl
 except (ImportError, OSError, AttributeError):
-    prctl = None
+    libc = prctl = None
 
 CONTROL = 3
+CHANNEL = 100
 CALL_NICENESS = 10
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+CAPABILITIES_VERSION = 0x20080522
+CLONE_NEWUSER = 0x10000000
+SIOCSIFFLAGS = 0x8914
+IFF_UP = 1
 TRACEBACK_CHARACTERS_MAX = 16384
 CONTEXT_NAMES = ("workload", "ctx", "iter", "execution_id", "step")
 # What an exception means to a policy; the first that matches counts.
@@ -77,6 +86,10 @@ KINDS = (
 
 class Missing(ImportError):
     """Several modules at once; shown as the ImportError that it is."""
+
+
+class Cannot(Exception):
+    """The job cannot begin: a code for the worker, and why."""
 
 
 class Broken(AssertionError):
@@ -349,7 +362,39 @@ def read_exactly(channel, size):
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def checked(result, what):
+    if result != 0:
+        raise Cannot("SANDBOX", f"`network: deny` is not possible on this host: cannot {what}: "
+                     + os.strerror(ctypes.get_errno()))
+
+
+def deny_network(namespaces):
+    """A network of our own with nothing but a loopback device, and no privilege to leave it."""
+    if libc is None:
+        raise Cannot("SANDBOX", "`network: deny` needs the Python module ctypes")
+    user, group = os.geteuid(), os.getegid()
+    checked(libc.unshare(namespaces), "make namespaces")
+    try:
+        if namespaces & CLONE_NEWUSER:
+            for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"),
+                               ("gid_map", f"{group} {group} 1")):
+                with open("/proc/self/" + name, "w") as file:
+                    file.write(text)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", IFF_UP))
+    except OSError as error:
+        raise Cannot("SANDBOX", f"`network: deny` is not possible on this host: {error}") from None
+    # What runs from here on can gain no privileges: the worker has seen to that.
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    head = (ctypes.c_uint32 * 2)(CAPABILITIES_VERSION, 0)
+    checked(libc.capset(head, (ctypes.c_uint32 * 6)()), "drop capabilities")
+
+
 def prepare(job):
+    # A process that is kept for more jobs has done it already.
+    if job.get("namespaces") and not prepare.denied:
+        deny_network(job["namespaces"])
+        prepare.denied = True
     for which, limit in job["limits"]:
         try:
             resource.setrlimit(which, (limit, limit))
@@ -358,7 +403,13 @@ def prepare(job):
     os.environ.clear()
     os.environ.update(job["env"])
     time.tzset()
-    os.chdir(job["cwd"])
+    try:
+        os.chdir(job["cwd"])
+    except OSError as error:
+        raise Cannot("CONFIG", f"directory {error.filename}: {error.strerror}") from None
+
+
+prepare.denied = False
 
 
 def leaves_nothing():
@@ -385,8 +436,9 @@ def serve(channel):
         job = json.loads(read_exactly(channel, size))
         try:
             prepare(job)
-        except OSError as error:
-            reply = '{"ok":false,"cannot":%s}' % json.dumps(f"directory {error.filename}: {error.strerror}")
+        except Cannot as error:
+            code, text = error.args
+            reply = '{"ok":false,"code":"%s","cannot":%s}' % (code, json.dumps(text))
         else:
             reply = run_job(job)
         if not job["keep"]:
@@ -407,6 +459,15 @@ def serve(channel):
         gc.collect()
 
 
+def take_channel(descriptor):
+    # Away from the low numbers, which programs like to close.
+    channel = socket.socket(fileno=os.dup2(descriptor, CHANNEL, inheritable=False))
+    os.closerange(3, CHANNEL)
+    # Shows where the code was when its time ended.
+    faulthandler.register(signal.SIGTERM, file=2, chain=True)
+    return channel
+
+
 def become_child(channel, output, errors, group, zygote):
     os.setsid()
     if prctl:
@@ -424,12 +485,7 @@ def become_child(channel, output, errors, group, zygote):
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.dup2(output, 1)
     os.dup2(errors, 2)
-    # Away from the low numbers, which programs like to close.
-    kept = socket.socket(fileno=os.dup2(channel.fileno(), 100, inheritable=False))
-    channel.detach()
-    os.closerange(3, 100)
-    # Shows where the code was when its time ended.
-    faulthandler.register(signal.SIGTERM, file=2, chain=True)
+    kept = take_channel(channel.detach())
     gc.enable()
     # Touches the memory that a job needs, before one waits for it.
     run_job({"args": {"a": 1}, "context": {}, "filename": "<step>", "code": "result = {'a': a}"})
@@ -476,7 +532,22 @@ def reap(control):
         control.send(b"X%d %d" % (pid, status))
 
 
+def set_up_streams():
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    sys.argv = [""]
+
+
+def main_of_call():
+    set_up_streams()
+    if prctl:
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+    serve(take_channel(CONTROL))
+
+
 def main():
+    if sys.argv[1:] == ["--call"]:
+        return main_of_call()
     for name in sys.argv[1:]:
         try:
             importlib.import_module(name)
@@ -489,9 +560,7 @@ def main():
     os.set_blocking(wake_write, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
-    sys.argv = [""]
+    set_up_streams()
     gc.collect()
     gc.disable()
     gc.freeze()

@@ -25,6 +25,7 @@ constexpr std::size_t kPreviewBytesMax = 120;
 // The kernel takes no longer string in an environment (32 pages, with name and terminator).
 constexpr std::size_t kVariableBytesMax = (128 << 10) - 1;
 constexpr std::size_t kCommandsMax = 1'000;
+constexpr std::string_view kStartCode = "SH_START";
 
 constexpr std::array<std::string_view, 4> kShells = {"sh", "bash", "dash", "zsh"};
 // Of the worker's own environment only these are passed on: programs inside a cluster need them.
@@ -44,6 +45,7 @@ struct ShellPlan {
   std::string cwd;
   std::string stdin_text;
   ProcessLimits limits;
+  Confinement confinement;
   bool capture = true;
   bool parse_json = false;
 };
@@ -76,7 +78,7 @@ Result<std::vector<std::string>> Commands(const Json& config) {
   return Fail("config", "shell needs `cmds` or `command`");
 }
 
-Result<ShellPlan> MakePlan(const ToolCall& call) {
+Result<ShellPlan> MakePlan(const ToolCall& call, const SandboxPolicy& policy) {
   ShellPlan plan;
   NOETL_ASSIGN(plan.commands, Commands(call.config));
   plan.shell = call.config.Has("shell") ? FieldText(call.config["shell"]) : "sh";
@@ -101,7 +103,8 @@ Result<ShellPlan> MakePlan(const ToolCall& call) {
   }
   plan.cwd = FieldText(call.config["cwd"]);
   plan.stdin_text = FieldText(call.config["stdin"]);
-  plan.limits = CallLimits(call, kTimeoutMsDefault);
+  NOETL_ASSIGN(plan.confinement, CallConfinement(call, policy));
+  plan.limits = CallLimits(call, kTimeoutMsDefault, plan.confinement.level);
   plan.capture = FieldBool(call.config, "capture", true);
   plan.parse_json = call.config["parse"].AsString() == "json";
   return plan;
@@ -137,7 +140,7 @@ class ShellRun final : public Running {
 
   void Start() {
     Result<std::string> scratch = supervisor_->MakeScratch();
-    if (!scratch) return Answer(CannotRun(scratch.error()));
+    if (!scratch) return Answer(CannotStart(scratch.error(), kStartCode));
     scratch_ = std::move(*scratch);
     started_ms_ = NowMs();
     Next();
@@ -149,12 +152,6 @@ class ShellRun final : public Running {
   }
 
  private:
-  static ToolAnswer CannotRun(const Error& error) {
-    const bool config = error.code == "cwd" || error.code == "not_found";
-    return Refuse(config ? "config" : "tool_error", config ? "CONFIG" : "SH_START",
-                  (config ? "Configuration error: " : "Process error: ") + error.message);
-  }
-
   void Next() {
     ProcessSpec spec;
     spec.argv = {plan_.shell, "-c", plan_.commands[next_]};
@@ -163,12 +160,13 @@ class ShellRun final : public Running {
     spec.cwd = plan_.cwd;
     spec.stdin_text = plan_.stdin_text;
     spec.limits = plan_.limits;
+    spec.confinement = plan_.confinement;
     spec.limits.timeout_ms =
         std::max<std::int64_t>(plan_.limits.timeout_ms - (NowMs() - started_ms_), 1);
     spec.output = call_.output;
     Result<std::unique_ptr<Process>> process =
         supervisor_->Start(std::move(spec), [this](ProcessExit exit) { OnEnded(std::move(exit)); });
-    if (!process) return Answer(CannotRun(process.error()));
+    if (!process) return Answer(CannotStart(process.error(), kStartCode));
     process_ = std::move(*process);
   }
 
@@ -257,10 +255,10 @@ class ShellRun final : public Running {
 
 class Shell final : public Tool {
  public:
-  explicit Shell(Supervisor* supervisor) : supervisor_(supervisor) {}
+  Shell(Supervisor* supervisor, SandboxPolicy policy) : supervisor_(supervisor), policy_(policy) {}
 
   std::unique_ptr<Running> Start(ToolCall call, Done done) override {
-    Result<ShellPlan> plan = MakePlan(call);
+    Result<ShellPlan> plan = MakePlan(call, policy_);
     if (!plan) {
       done(Refuse("config", "CONFIG", "Configuration error: " + plan.error().message));
       return nullptr;
@@ -273,12 +271,13 @@ class Shell final : public Tool {
 
  private:
   Supervisor* supervisor_;
+  SandboxPolicy policy_;
 };
 
 }  // namespace
 
 std::unique_ptr<Tool> MakeShell(const ToolSetup& setup) {
-  return std::make_unique<Shell>(setup.supervisor);
+  return std::make_unique<Shell>(setup.supervisor, SandboxPolicy::Of(setup.settings));
 }
 
 }  // namespace noetl::worker
