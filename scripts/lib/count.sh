@@ -30,8 +30,9 @@ run_ctest() {
   if [[ $preset == tsan ]] && setarch "$(uname -m)" --addr-no-randomize true 2>/dev/null; then
     fixed_layout=(setarch "$(uname -m)" --addr-no-randomize)
   fi
+  # One more than there are cores: tests wait for processes and clocks now and then.
   "${fixed_layout[@]}" ctest --test-dir "build/$preset" --output-on-failure --no-tests=error \
-    --parallel "$(nproc)" --timeout "$timeout_s" ${label:+--label-regex "$label"} >"$log" 2>&1
+    --parallel $(($(nproc) + 1)) --timeout "$timeout_s" ${label:+--label-regex "$label"} >"$log" 2>&1
   # The log ends with "X% tests passed, F tests failed out of N".
   read -r bad total < <(sed -nE 's/.*tests passed, ([0-9]+) tests? failed out of ([0-9]+).*/\1 \2/p' \
                             "$log" | tail -1)

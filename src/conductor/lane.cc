@@ -157,6 +157,8 @@ void Lane::Publish(Execution& execution, store::UnitRows& unit) {
     if (!unit.events.empty()) listener->OnEvents(unit.execution, unit.events);
     if (!unit.logs.empty()) listener->OnLogs(unit.logs);
   }
+  // Before the answers: whoever cancelled a run and then asks as its worker hears of it.
+  for (const store::CommandChange& change : unit.command_changes) EndLease(change);
   for (Mail& mail : execution.working) {
     Answer(mail, execution, {});
     const ReportMail* report = std::get_if<ReportMail>(&mail);
@@ -187,7 +189,6 @@ void Lane::Publish(Execution& execution, store::UnitRows& unit) {
   }
   execution.stops.clear();
   for (const store::CommandChange& change : unit.command_changes) {
-    EndLease(change);
     if (change.status != store::CommandStatus::kPending)
       conductor_->dispatch_.Forget(change.command_id);
   }

@@ -384,13 +384,21 @@ TEST_F(Remote, CancellingTellsTheWorkerAndRefusesItsReport) {
   const auto poll = Ask({.worker_id = "w1", .max = 1});
   std::vector<ControlEvent> told;
   machine_.conductor->fleet().Listen("w1", [&](const ControlEvent& e) { told.push_back(e); });
-  machine_.conductor->Cancel(id, "test", "test", true, [](const auto&) {});
+  const bus::Grant& grant = poll->commands[0].grant;
+  const auto cancelled = [&] {
+    return machine_.conductor->Renew("w1", std::vector<Holding>{{grant.event_id, 1}}).cancel;
+  };
+  EXPECT_TRUE(cancelled().empty());
+  bool answered = false;
+  machine_.conductor->Cancel(id, "test", "test", true, [&](const auto&) {
+    answered = true;
+    EXPECT_EQ(cancelled(), std::vector<std::int64_t>{grant.event_id}) << "as soon as it is said";
+  });
   machine_.Run();
+  EXPECT_TRUE(answered);
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].kind, ControlEvent::Kind::kCancel);
-  const bus::Grant& grant = poll->commands[0].grant;
-  EXPECT_EQ(machine_.conductor->Renew("w1", std::vector<Holding>{{grant.event_id, 1}}).cancel,
-            std::vector<std::int64_t>{grant.event_id});
+  EXPECT_EQ(cancelled(), std::vector<std::int64_t>{grant.event_id});
   EXPECT_EQ(Post(id, "w1", Success(grant))->events[0].code, "cancelled");
   EXPECT_EQ(Claim(grant.event_id, "w2").error().code, "cancelled");
   const std::int64_t head = machine_.Row(id).head;

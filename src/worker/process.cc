@@ -544,8 +544,13 @@ Result<std::unique_ptr<Supervisor>> Supervisor::Create(EventLoop* loop, std::str
 
 Result<std::unique_ptr<Supervisor>> Supervisor::Open(EventLoop* loop, std::string scratch,
                                                      const Settings& settings) {
-  NOETL_TRY(SandboxPolicy::Of(&settings).Check());
-  return Create(loop, std::move(scratch), {.cgroup_root = settings.Text("NOETL_CGROUP_ROOT")});
+  NOETL_ASSIGN(auto supervisor, Create(loop, std::move(scratch),
+                                       {.cgroup_root = settings.Text("NOETL_CGROUP_ROOT")}));
+  NOETL_ASSIGN(const std::string trial, supervisor->MakeScratch());
+  const Status possible = SandboxPolicy::Of(&settings).Check(trial);
+  supervisor->RemoveScratch(trial);
+  NOETL_TRY(possible);
+  return supervisor;
 }
 
 SupervisorImpl::~SupervisorImpl() {

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -14,7 +13,6 @@
 #include <fmt/format.h>
 #include <linux/capability.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -155,33 +153,25 @@ SandboxPolicy SandboxPolicy::Of(const Settings* settings) {
   return policy;
 }
 
-Status SandboxPolicy::Check() const {
+Status SandboxPolicy::Check(const std::string& scratch) const {
   if (level != SandboxLevel::kStrict) return {};
-  std::string folder = (fs::temp_directory_path() / "noetl-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) {
-    return Fail("settings", fmt::format("{}: {}", folder, std::strerror(errno)));
-  }
-  const auto probe = [&]() -> Status {
-    NOETL_ASSIGN(const Sandbox sandbox,
-                 Sandbox::Prepare({.level = level, .user = user, .scratch = folder}));
-    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    const Result<Spawned> spawned = ChildTable::OfThisProcess().Start(
-        {.argv = {"true"}, .descriptors = {nothing, nothing, nothing}, .sandbox = &sandbox});
-    close(nothing);
-    if (!spawned) return std::unexpected(spawned.error());
-    siginfo_t end = {};
-    waitid(P_PIDFD, static_cast<id_t>(spawned->pidfd), &end, WEXITED | WNOWAIT);
-    close(spawned->pidfd);
-    ChildTable::End ignored;
-    ChildTable::OfThisProcess().Reap(spawned->pid, &ignored);
-    if (end.si_code == CLD_EXITED && end.si_status == 0) return {};
-    return Fail("sandbox", fmt::format("`true` ended with {}", end.si_status));
+  const auto refuse = [](std::string_view why) {
+    return Fail("settings", fmt::format("NOETL_SANDBOX=strict: {}", why));
   };
-  const Status works = probe();
-  std::error_code ignored;
-  fs::remove_all(folder, ignored);
-  if (works) return {};
-  return Fail("settings", "NOETL_SANDBOX=strict: " + works.error().message);
+  const auto sandbox = Sandbox::Prepare({.level = level, .user = user, .scratch = scratch});
+  if (!sandbox) return refuse(sandbox.error().message);
+  const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  const Result<Spawned> spawned = ChildTable::OfThisProcess().Start(
+      {.argv = {"true"}, .descriptors = {nothing, nothing, nothing}, .sandbox = &*sandbox});
+  close(nothing);
+  if (!spawned) return refuse(spawned.error().message);
+  siginfo_t end = {};
+  waitid(P_PIDFD, static_cast<id_t>(spawned->pidfd), &end, WEXITED | WNOWAIT);
+  close(spawned->pidfd);
+  ChildTable::End ignored;
+  ChildTable::OfThisProcess().Reap(spawned->pid, &ignored);
+  if (end.si_code == CLD_EXITED && end.si_status == 0) return {};
+  return refuse(fmt::format("`true` ended with {}", end.si_status));
 }
 
 unsigned long NetworkNamespaces() {

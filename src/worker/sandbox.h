@@ -41,8 +41,9 @@ struct SandboxPolicy {
   // process cannot come from a warm Python, which makes the call of a small step many times
   // slower.
   static SandboxPolicy Of(const Settings* settings);
-  // Whether this host can do what the policy asks for: tries it. The error names the setting.
-  Status Check() const;
+  // Whether this host can do what the policy asks for: tries it, in a directory for a process. The
+  // error names the setting.
+  Status Check(const std::string& scratch) const;
 };
 
 // The level of that name; "auto" is basic. Error: "config".
