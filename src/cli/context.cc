@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "base/descriptor.h"
 #include "base/text.h"
 #include "cli/files.h"
 #include "cli/node.h"
@@ -47,16 +48,14 @@ Result<Json> ReadYaml(const std::string& path) {
 // Replaces the file in one step; nobody else can read it, not even for a moment.
 Status WritePrivate(const std::string& path, std::string_view content) {
   std::string temporary = path + ".XXXXXX";
-  const int file = mkstemp(temporary.data());
-  if (file < 0) return FileError(path, errno);
-  int failed = fchmod(file, 0600) != 0 ? errno : 0;
-  while (!content.empty() && failed == 0) {
-    const ssize_t count = write(file, content.data(), content.size());
-    if (count >= 0) content.remove_prefix(static_cast<std::size_t>(count));
-    else if (errno != EINTR) failed = errno;
+  int failed = 0;
+  {
+    const Descriptor file(mkstemp(temporary.data()));
+    if (!file.is_open()) return FileError(path, errno);
+    if (fchmod(file.get(), 0600) != 0) failed = errno;
+    if (failed == 0) failed = WriteAll(file, content);
+    if (failed == 0 && fsync(file.get()) != 0) failed = errno;
   }
-  if (failed == 0 && fsync(file) != 0) failed = errno;
-  close(file);
   if (failed == 0 && rename(temporary.c_str(), path.c_str()) != 0) failed = errno;
   if (failed == 0) return {};
   unlink(temporary.c_str());

@@ -18,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include "base/descriptor.h"
 #include "base/json_io.h"
 #include "cli/node.h"
 #include "playbook/model.h"
@@ -39,18 +40,6 @@ std::int64_t NowMs() {
 std::unexpected<Error> SystemFail(std::string_view code, std::string_view what) {
   return Fail(code, fmt::format("{}: {}", what, std::strerror(errno)));
 }
-
-// Closes a descriptor unless it was taken away.
-struct Descriptor {
-  explicit Descriptor(int descriptor = -1) : value(descriptor) {}
-  Descriptor(Descriptor&& other) noexcept : value(std::exchange(other.value, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (value >= 0) close(value);
-  }
-  int Take() { return std::exchange(value, -1); }
-  int value;
-};
 
 // Through the open directory, so that a long path fits the short field of the address.
 sockaddr_un AddressIn(int directory) {
@@ -127,7 +116,7 @@ void ControlServer::Run() {
     std::vector<pollfd> watched = {{listener_, POLLIN, 0}, {wake_, POLLIN, 0}};
     for (const auto& client : clients_) {
       const short wanted = client->out.empty() ? POLLIN : POLLOUT;
-      watched.push_back({client->socket.value, wanted, 0});
+      watched.push_back({client->socket.get(), wanted, 0});
     }
     const int timeout =
         clients_.empty() ? -1 : static_cast<int>(std::min<std::int64_t>(idle_ms_, 500));
@@ -149,7 +138,7 @@ void ControlServer::Run() {
 void ControlServer::Accept() {
   while (true) {
     Descriptor socket(accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (socket.value < 0) return;
+    if (socket.get() < 0) return;
     if (clients_.size() >= kControlClientsMax) continue;  // closed: the other side may try again
     clients_.push_back(std::make_unique<Client>(socket.Take()));
   }
@@ -157,7 +146,7 @@ void ControlServer::Accept() {
 
 bool ControlServer::Read(Client& client) {
   char buffer[kReadBytes];
-  const ssize_t count = recv(client.socket.value, buffer, sizeof(buffer), 0);
+  const ssize_t count = recv(client.socket.get(), buffer, sizeof(buffer), 0);
   if (count < 0) return errno == EAGAIN || errno == EINTR;
   if (count == 0) return false;
   client.moved_ms = NowMs();
@@ -177,7 +166,7 @@ bool ControlServer::Read(Client& client) {
 bool ControlServer::Write(Client& client) {
   client.moved_ms = NowMs();
   const ssize_t count =
-      send(client.socket.value, client.out.data(), client.out.size(), MSG_NOSIGNAL);
+      send(client.socket.get(), client.out.data(), client.out.size(), MSG_NOSIGNAL);
   if (count < 0) return errno == EAGAIN || errno == EINTR;
   client.out.erase(0, static_cast<std::size_t>(count));
   return !client.out.empty();  // one request a connection
@@ -289,24 +278,24 @@ Result<Json> CallOwner(const std::string& directory, const Json& request, std::i
                                          kControlBytesMax >> 20));
   }
   const Descriptor folder(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (folder.value < 0) return Gone(directory, std::strerror(errno));
+  if (folder.get() < 0) return Gone(directory, std::strerror(errno));
   const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (socket.value < 0) return SystemFail("io", "a control socket");
-  const sockaddr_un address = AddressIn(folder.value);
-  if (connect(socket.value, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
+  if (socket.get() < 0) return SystemFail("io", "a control socket");
+  const sockaddr_un address = AddressIn(folder.get());
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
     return Gone(directory, std::strerror(errno));
   const std::int64_t until_ms = NowMs() + timeout_ms;
   for (std::string_view rest = out; !rest.empty();) {
-    if (!Ready(socket.value, POLLOUT, until_ms)) return Gone(directory, "no answer in time");
-    const ssize_t count = send(socket.value, rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (!Ready(socket.get(), POLLOUT, until_ms)) return Gone(directory, "no answer in time");
+    const ssize_t count = send(socket.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
     if (count >= 0) rest.remove_prefix(static_cast<std::size_t>(count));
     else if (errno != EAGAIN && errno != EINTR) return Gone(directory, std::strerror(errno));
   }
   std::string in;
   while (in.empty() || in.back() != '\n') {
-    if (!Ready(socket.value, POLLIN, until_ms)) return Gone(directory, "no answer in time");
+    if (!Ready(socket.get(), POLLIN, until_ms)) return Gone(directory, "no answer in time");
     char buffer[4096];
-    const ssize_t count = recv(socket.value, buffer, sizeof(buffer), 0);
+    const ssize_t count = recv(socket.get(), buffer, sizeof(buffer), 0);
     if (count == 0) return Gone(directory, "it went away");
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (count < 0) return Gone(directory, std::strerror(errno));

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/text.h"
 
 namespace noetl::cli {
@@ -20,13 +21,6 @@ namespace {
 constexpr std::size_t kReadBytes = 65'536;
 // Longer source lines are shown around the place in question.
 constexpr std::size_t kShownColumnsMax = 100;
-
-struct Descriptor {
-  int value = -1;
-  ~Descriptor() {
-    if (value > 2) close(value);
-  }
-};
 
 std::unexpected<Error> SystemError(std::string_view path, int code) {
   return Fail("file", fmt::format("{}: {}", path, std::strerror(code)));
@@ -114,13 +108,13 @@ std::string SourceWithCaret(std::string_view source, playbook::Position position
 }  // namespace
 
 Result<std::string> ReadInput(const std::string& path) {
-  Descriptor file;
-  file.value = path == "-" ? 0 : open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file.value < 0) return SystemError(path, errno);
+  const bool standard = path == "-";
+  const Descriptor file(standard ? -1 : open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!standard && !file.is_open()) return SystemError(path, errno);
   std::string content;
   std::string buffer(kReadBytes, '\0');
   for (;;) {
-    const ssize_t count = read(file.value, buffer.data(), buffer.size());
+    const ssize_t count = read(standard ? 0 : file.get(), buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return SystemError(path, errno);
     if (count == 0) return content;
@@ -137,19 +131,14 @@ Status WriteFile(const std::string& path, std::string_view content) {
   const fs::path real = fs::exists(path, error) ? fs::canonical(path, error) : fs::path(path);
   if (error) return Fail("file", fmt::format("{}: {}", path, error.message()));
   std::string temporary = real.string() + ".XXXXXX";
-  Descriptor file;
-  file.value = mkstemp(temporary.data());
-  if (file.value < 0) return SystemError(path, errno);
+  const Descriptor file(mkstemp(temporary.data()));
+  if (!file.is_open()) return SystemError(path, errno);
   struct stat before{};
   const bool exists = stat(real.c_str(), &before) == 0;
   int failed = 0;
-  if (fchmod(file.value, exists ? before.st_mode & 07777 : 0644) != 0) failed = errno;
-  while (!content.empty() && failed == 0) {
-    const ssize_t count = write(file.value, content.data(), content.size());
-    if (count >= 0) content.remove_prefix(static_cast<std::size_t>(count));
-    else if (errno != EINTR) failed = errno;
-  }
-  if (failed == 0 && fsync(file.value) != 0 && errno != EINVAL) failed = errno;
+  if (fchmod(file.get(), exists ? before.st_mode & 07777 : 0644) != 0) failed = errno;
+  if (failed == 0) failed = WriteAll(file, content);
+  if (failed == 0 && fsync(file.get()) != 0 && errno != EINVAL) failed = errno;
   if (failed == 0 && rename(temporary.c_str(), real.c_str()) != 0) failed = errno;
   if (failed == 0) return {};
   unlink(temporary.c_str());

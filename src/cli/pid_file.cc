@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/text.h"
 
 namespace noetl::cli {
@@ -30,20 +31,6 @@ constexpr std::int64_t kKillMs = 10'000;
 std::unexpected<Error> IoError(const std::string& path, int code = errno) {
   return Fail("io", fmt::format("{}: {}", path, std::strerror(code)));
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
-  ~Descriptor() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
 
 // The whole file.
 struct flock LockOf(short type) {

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/descriptor.h"
 #include "base/json_io.h"
 #include "base/log.h"
 #include "base/sha256.h"
@@ -33,8 +34,8 @@ std::unexpected<Error> BadKey(std::string_view where, std::string_view what) {
   return Fail("key", fmt::format("{}: {}", where, what));
 }
 
-std::unexpected<Error> SystemError(std::string_view where) {
-  return BadKey(where, std::strerror(errno));
+std::unexpected<Error> SystemError(std::string_view where, int code = errno) {
+  return BadKey(where, std::strerror(code));
 }
 
 Result<MasterKey> ParseKey(std::string_view where, std::string_view text) {
@@ -46,22 +47,6 @@ Result<MasterKey> ParseKey(std::string_view where, std::string_view text) {
   return *key;
 }
 
-// Closes at the end of a scope.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number() const { return number_; }
-  bool is_open() const { return number_ >= 0; }
-
- private:
-  int number_;
-};
-
 // nullopt: there is no such file.
 Result<std::optional<MasterKey>> ReadKeyFile(const std::string& path) {
   // Not blocking: the name of a pipe must not hold up the start.
@@ -71,7 +56,7 @@ Result<std::optional<MasterKey>> ReadKeyFile(const std::string& path) {
     return SystemError(path);
   }
   struct stat info{};
-  if (fstat(file.number(), &info) != 0) return SystemError(path);
+  if (fstat(file.get(), &info) != 0) return SystemError(path);
   if (!S_ISREG(info.st_mode)) return BadKey(path, "is not a file");
   if ((info.st_mode & 0077) != 0) {
     return BadKey(path, fmt::format("may be read by others (mode {:04o}); give it mode 0600, and "
@@ -82,7 +67,7 @@ Result<std::optional<MasterKey>> ReadKeyFile(const std::string& path) {
   const crypto::WipeAtEnd wipe(text);
   std::size_t length = 0;
   while (length < text.size()) {
-    const ssize_t got = read(file.number(), text.data() + length, text.size() - length);
+    const ssize_t got = read(file.get(), text.data() + length, text.size() - length);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return SystemError(path);
     if (got == 0) break;
@@ -94,19 +79,8 @@ Result<std::optional<MasterKey>> ReadKeyFile(const std::string& path) {
 }
 
 Status WriteWhole(const Descriptor& file, std::string_view text, const std::string& path) {
-  while (!text.empty()) {
-    const ssize_t written = write(file.number(), text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return SystemError(path);
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  if (fsync(file.number()) != 0) return SystemError(path);
-  return {};
-}
-
-Status SyncDirectory(const std::string& directory) {
-  const Descriptor opened(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!opened.is_open() || fsync(opened.number()) != 0) return SystemError(directory);
+  if (const int code = WriteAll(file, text)) return SystemError(path, code);
+  if (fsync(file.get()) != 0) return SystemError(path);
   return {};
 }
 
@@ -133,7 +107,8 @@ Status MakeKeyFile(const std::string& directory, const std::string& path) {
   }
   unlink(draft.c_str());
   if (!status) return status;
-  return SyncDirectory(directory);
+  if (const int code = SyncDirectory(directory)) return SystemError(directory, code);
+  return {};
 }
 
 }  // namespace

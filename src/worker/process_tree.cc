@@ -2,9 +2,11 @@
 
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -188,6 +190,16 @@ bool ChildTable::Reap(int pid, End* end) {
   if (wait4(pid, &end->status, WNOHANG, &end->use) == 0) return false;
   started_.erase(pid);
   return true;
+}
+
+void ChildTable::Bury(int pid) {
+  // Killed processes end at once, unless the kernel is busy: two seconds.
+  constexpr int kWaits = 2'000;
+  End end;
+  for (int i = 0; i < kWaits && !Reap(pid, &end); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < kWaits && Sweep() > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 std::size_t ChildTable::Sweep() {

@@ -52,6 +52,9 @@ class ChildTable {
   };
   // Reaps a started process that has ended; false when it still runs.
   bool Reap(int pid, End* end);
+  // Waits for the end of a started process that was killed, and of what it leaves behind; not for
+  // ever. For destructors, when nobody will be there to hear of it.
+  void Bury(int pid);
   // Reaps strays that are dead and kills the others. Gives the number of those: sweep again until
   // it is 0.
   std::size_t Sweep();

@@ -13,44 +13,30 @@
 
 #include <fmt/format.h>
 
+#include "base/descriptor.h"
 #include "base/sha256.h"
 
 namespace noetl::store {
 
 namespace {
 
-std::unexpected<Error> IoError(const std::string& path) {
+std::unexpected<Error> IoError(const std::string& path, int number = errno) {
   std::string_view code = "io";
-  if (errno == ENOSPC || errno == EDQUOT) code = "disk_full";
-  if (errno == EROFS || errno == EACCES) code = "read_only";
-  return Fail(code, fmt::format("{}: {}", path, std::strerror(errno)));
+  if (number == ENOSPC || number == EDQUOT) code = "disk_full";
+  if (number == EROFS || number == EACCES) code = "read_only";
+  return Fail(code, fmt::format("{}: {}", path, std::strerror(number)));
 }
 
-// A descriptor that is closed when it goes.
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  ~File() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
-Status WriteAll(const std::string& path, std::string_view data) {
-  const File file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (file.get() < 0) return IoError(path);
-  while (!data.empty()) {
-    const ssize_t written = write(file.get(), data.data(), data.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return IoError(path);
-    data.remove_prefix(static_cast<std::size_t>(written));
-  }
+Status WriteWhole(const std::string& path, std::string_view data) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file.is_open()) return IoError(path);
+  if (const int code = WriteAll(file, data)) return IoError(path, code);
   if (fsync(file.get()) != 0) return IoError(path);
+  return {};
+}
+
+Status Sync(const std::string& directory) {
+  if (const int code = SyncDirectory(directory)) return IoError(directory, code);
   return {};
 }
 
@@ -60,12 +46,6 @@ Status MakeDirectory(const std::string& path) {
 }
 
 }  // namespace
-
-Status SyncDirectory(const std::string& path) {
-  const File directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.get() < 0 || fsync(directory.get()) != 0) return IoError(path);
-  return {};
-}
 
 Result<std::string> ObjectFiles::Put(std::int64_t execution_id, std::string_view sha256_hex,
                                      std::string_view data) const {
@@ -87,14 +67,14 @@ Result<std::string> ObjectFiles::PutFile(const std::string& folder, const std::s
     NOETL_TRY(MakeDirectory(root_));
     NOETL_TRY(MakeDirectory(directory));
     const std::string unfinished = path + ".new";
-    if (const Status written = WriteAll(unfinished, data); !written) {
+    if (const Status written = WriteWhole(unfinished, data); !written) {
       unlink(unfinished.c_str());
       return std::unexpected(written.error());
     }
     if (rename(unfinished.c_str(), path.c_str()) != 0) return IoError(path);
   }
-  NOETL_TRY(SyncDirectory(directory));
-  NOETL_TRY(SyncDirectory(root_));
+  NOETL_TRY(Sync(directory));
+  NOETL_TRY(Sync(root_));
   return key;
 }
 

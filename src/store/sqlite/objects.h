@@ -38,7 +38,4 @@ class ObjectFiles {
   std::string root_;
 };
 
-// Makes names in a directory durable: new files, and files that were renamed.
-Status SyncDirectory(const std::string& path);
-
 }  // namespace noetl::store

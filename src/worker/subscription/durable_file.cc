@@ -13,43 +13,19 @@
 
 #include <fmt/format.h>
 
+#include "base/descriptor.h"
+
 namespace noetl::worker {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return number_; }
-  bool ok() const { return number_ >= 0; }
-
- private:
-  int number_;
-};
-
-std::unexpected<Error> Problem(std::string_view what, const std::string& path) {
-  return Fail("io", fmt::format("{} {}: {}", what, path, std::strerror(errno)));
+std::unexpected<Error> Problem(std::string_view what, const std::string& path, int code = errno) {
+  return Fail("io", fmt::format("{} {}: {}", what, path, std::strerror(code)));
 }
 
-Status SyncDirectory(const std::string& directory) {
-  const Descriptor opened(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!opened.ok() || fsync(opened.get()) != 0) return Problem("cannot sync", directory);
-  return {};
-}
-
-Status WriteAll(int descriptor, std::string_view content, const std::string& path) {
-  while (!content.empty()) {
-    const ssize_t written = write(descriptor, content.data(), content.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Problem("cannot write", path);
-    content.remove_prefix(static_cast<std::size_t>(written));
-  }
+Status Sync(const std::string& directory) {
+  if (const int code = SyncDirectory(directory)) return Problem("cannot sync", directory, code);
   return {};
 }
 
@@ -77,12 +53,12 @@ Status WriteDurably(const std::string& directory, const std::string& name,
   {
     const Descriptor file(
         open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!file.ok()) return Problem("cannot write", beside);
-    NOETL_TRY(WriteAll(file.get(), content, beside));
+    if (!file.is_open()) return Problem("cannot write", beside);
+    if (const int code = WriteAll(file, content)) return Problem("cannot write", beside, code);
     if (fsync(file.get()) != 0) return Problem("cannot sync", beside);
   }
   if (rename(beside.c_str(), path.c_str()) != 0) return Problem("cannot rename", beside);
-  return SyncDirectory(directory);
+  return Sync(directory);
 }
 
 Status MoveDurably(const std::string& from_directory, const std::string& to_directory,
@@ -90,8 +66,8 @@ Status MoveDurably(const std::string& from_directory, const std::string& to_dire
   const std::string from = from_directory + "/" + name;
   if (rename(from.c_str(), (to_directory + "/" + name).c_str()) != 0)
     return Problem("cannot move", from);
-  NOETL_TRY(SyncDirectory(to_directory));
-  return SyncDirectory(from_directory);
+  NOETL_TRY(Sync(to_directory));
+  return Sync(from_directory);
 }
 
 Status RemoveFile(const std::string& directory, const std::string& name) {
@@ -102,8 +78,8 @@ Status RemoveFile(const std::string& directory, const std::string& name) {
 
 Result<std::string> ReadWholeFile(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.ok() && errno == ENOENT) return Fail("not_found", fmt::format("no file {}", path));
-  if (!file.ok()) return Problem("cannot read", path);
+  if (!file.is_open() && errno == ENOENT) return Fail("not_found", fmt::format("no file {}", path));
+  if (!file.is_open()) return Problem("cannot read", path);
   std::string content;
   std::array<char, 1 << 16> block;
   while (true) {

@@ -1,10 +1,8 @@
 #include "worker/tools/python_call.h"
 
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstring>
-#include <thread>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,9 +16,6 @@
 namespace noetl::worker {
 
 namespace {
-
-// Attempts of a destructor to see the killed end, a millisecond each.
-constexpr int kDestroyWaits = 2'000;
 
 // Descriptors that the new process gets, closed here when it has them.
 struct Ends {
@@ -69,15 +64,8 @@ PythonCall::~PythonCall() {
   if (pid_ == 0) return;
   kill(pid_, SIGKILL);
   loop_->Unwatch(pidfd_);
-  ChildTable& table = ChildTable::OfThisProcess();
-  ChildTable::End end;
-  for (int i = 0; i < kDestroyWaits && !table.Reap(pid_, &end); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  // What it had started is ours to bury.
-  for (int i = 0; i < kDestroyWaits && table.Sweep() > 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  // With what it had started.
+  ChildTable::OfThisProcess().Bury(pid_);
   close(pidfd_);
 }
 

@@ -2,10 +2,8 @@
 
 #include <cerrno>
 #include <charconv>
-#include <chrono>
 #include <csignal>
 #include <cstring>
-#include <thread>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -24,8 +22,6 @@ namespace noetl::worker {
 
 namespace {
 
-// Attempts of a destructor to see the killed end, a millisecond each.
-constexpr int kDestroyWaits = 2'000;
 constexpr std::int64_t kErrorBytesMax = 4 << 10;
 
 void CloseDescriptor(int& descriptor) {
@@ -54,15 +50,8 @@ PythonZygote::~PythonZygote() {
     Kill();
     loop_->Unwatch(pidfd_);
     loop_->Unwatch(control_);
-    ChildTable& table = ChildTable::OfThisProcess();
-    ChildTable::End end;
-    for (int i = 0; i < kDestroyWaits && !table.Reap(pid_, &end); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    // Its children died with it and are ours to bury.
-    for (int i = 0; i < kDestroyWaits && table.Sweep() > 0; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    // With its children, which died with it.
+    ChildTable::OfThisProcess().Bury(pid_);
   }
   Close();
 }
