@@ -23,6 +23,9 @@ import threading
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "common"))
+from http_service import http_service  # noqa: E402  pylint: disable=wrong-import-position
+
 SECONDS_MAX = 120
 NOETL = ""
 NUMBERS = itertools.count(1)
@@ -260,42 +263,18 @@ class PubSub:
     NAME = "projects/p/subscriptions/orders"
 
     def __init__(self):
-        pubsub = self
         self.lock = threading.Lock()
         self.messages = {}  # id: [message, when it may be given, ack id]
         self.calls = []
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                found = self.path == f"/v1/{pubsub.NAME}"
-                self.answer(200 if found else 404, {"name": pubsub.NAME, "ackDeadlineSeconds": 10})
-
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                action = self.path.rpartition(":")[2]
-                with pubsub.lock:
-                    pubsub.calls.append(action)
-                    self.answer(200, getattr(pubsub, action)(body) or {})
-
-            def answer(self, status, document):
-                text = json.dumps(document).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-
-            def log_message(self, *_):
-                pass
-
-        self.service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.service.server_port}"
-        self.thread = threading.Thread(target=self.service.serve_forever)
-        self.thread.start()
-
-    def close(self):
-        self.service.shutdown()
-        self.thread.join()
-        self.service.server_close()
+    def answer(self, request):
+        if request.method == "GET":
+            found = request.path == f"/v1/{self.NAME}"
+            return 200 if found else 404, {"name": self.NAME, "ackDeadlineSeconds": 10}
+        action = request.path.rpartition(":")[2]
+        with self.lock:
+            self.calls.append(action)
+            return 200, getattr(self, action)(json.loads(request.body)) or {}
 
     def publish(self, body, **attributes):
         with self.lock:
@@ -646,11 +625,11 @@ class OverPubSub(Case):
     def setUp(self):
         super().setUp()
         self.pubsub = PubSub()
-        self.addCleanup(self.pubsub.close)
+        self.endpoint = self.enterContext(http_service(self.pubsub.answer))
 
     def spec(self, more="", **fields):
         return super().spec(more, **{"source": "pubsub", "url": None, "stream": None, "consumer": None,
-                                     "endpoint": self.pubsub.url, "subscription": PubSub.NAME, **fields})
+                                     "endpoint": self.endpoint, "subscription": PubSub.NAME, **fields})
 
     def test_messages_become_runs(self):
         directives = ("  headers: { directives: [ { header: X-Playbook, controls: dispatch.playbook, "
